@@ -36,7 +36,7 @@ from upcall.execution.start_options import (
 )
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.extensions import find_added, load_added
-from upcall.questions.matching import AnswersInput
+from upcall.questions.matching import AnswersInput, AnswerValue
 from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import RunCancelled
@@ -263,6 +263,7 @@ class Upcall(RunReader):
         new_id: str | None = None,
         replace: bool = False,
         keep_effects: bool = False,
+        also: Mapping[str, AnswerValue] | None = None,
     ) -> Run:
         """Fork a run: repeat it from one of its questions with another answer, up to its next pause.
 
@@ -274,6 +275,7 @@ class Upcall(RunReader):
         With `replace` the fork takes the place of the run (``run.replaced_by``): a run at work is stopped after its
         step, the files that depended on the answer are put back, calls of `reversible` tools are taken back, and the
         run is over. Effects that cannot be taken back are refused, unless `keep_effects` says that they may stay.
+        `also` are other answers to further questions, by id: one branch for all of them does less again than one each.
 
         Raises:
             UnknownRun, AnswerRefused: nothing was done.
@@ -296,6 +298,7 @@ class Upcall(RunReader):
                 new_id=new_id,
                 replace=replace,
                 keep_effects=keep_effects,
+                also=also,
             )
         )
 
@@ -310,11 +313,13 @@ class Upcall(RunReader):
         new_id: str | None = None,
         replace: bool = False,
         keep_effects: bool = False,
+        also: Mapping[str, AnswerValue] | None = None,
     ) -> Stream:
         """Fork like `fork`; yield the events, then the `Run`."""
         if new_id is not None:
             require_new_id("new_id", new_id)
-        wanted = ForkRequest(run_id, question_id, answer, new_id or identity.new_id(), workspace, replace, keep_effects)
+        new_id = new_id or identity.new_id()
+        wanted = ForkRequest(run_id, question_id, answer, new_id, workspace, replace, keep_effects, also or {})
         forker = Forker(self.driver, self._teams, self.settings, self._begin_trace)
         return stream(forker.fork(wanted, self._access_of(user)))
 

@@ -286,13 +286,16 @@ class RunBusy(RunConflict):
 class RunBeingReplaced(RunConflict):
     """What depended on an answer of this run is being taken back, or that was cut off. Nothing was written."""
 
-    def __init__(self, run_id: str, question_id: str) -> None:
+    def __init__(self, run_id: str, question_ids: Sequence[str]) -> None:
+        first, *others = question_ids
+        also = "".join(f" --also {each}=ANSWER" for each in others)
+        asked = f"question{'s' if others else ''} {', '.join(question_ids)}"
         StoredStateError.__init__(
             self,
-            f"Run {run_id} is being done again with another answer to question {question_id}; nothing was written. If "
-            f"that was cut off, complete it: upcall fork {run_id} {question_id} ANSWER --replace",
+            f"Run {run_id} is being done again with another answer to {asked}; nothing was written. If that was cut "
+            f"off, complete it: upcall fork {run_id} {first} ANSWER --replace{also}",
         )
-        self.run_id, self.question_id = run_id, question_id
+        self.run_id, self.question_ids = run_id, tuple(question_ids)
 
 
 class UserAtLimit(RunConflict):

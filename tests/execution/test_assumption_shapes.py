@@ -13,8 +13,9 @@ from agent_trees import ANSWERS, Shape
 from upcall import AnsweredBy, Run
 
 
-async def check(seed: int, folder: Path, share_right: float) -> None:
-    """Let a tree assume everything, then say what the human would have said to each question."""
+async def check(seed: int, folder: Path, share_right: float, *, several: bool = False) -> None:
+    """Let a tree assume everything, then say what the human would have said to each question, to one after another or
+    to several at once."""
     rng = random.Random(seed)
     shape = Shape(seed, folder / "one", on_ask="assume", ids_repeat=seed % 2 == 1)
     meant: dict[str, str] = {}
@@ -25,15 +26,19 @@ async def check(seed: int, folder: Path, share_right: float) -> None:
     run = await shape.app.start("Paint it")
     assert run.status == "completed", run.error
     while box := [*await shape.app.inbox()]:
-        entry = rng.choice(box)
-        assert (entry.run_id, entry.assumed) == (run.id, ANSWERS[0])
+        chosen = rng.sample(box, rng.randint(1, len(box))) if several else [rng.choice(box)]
+        assert {(each.run_id, each.assumed) for each in chosen} == {(run.id, ANSWERS[0])}
         before, begin, notes = shape.requests(), len(shape.client.requests), Counter(shape.notes)
-        if means(entry.question.question) == ANSWERS[0]:
-            run = await shape.app.answer(run.id, {entry.question.id: ANSWERS[0]})
+        given = {each.question.id: means(each.question.question) for each in chosen}
+        if agreed := {each: answer for each, answer in given.items() if answer == ANSWERS[0]}:
+            run = await shape.app.answer(run.id, agreed)
             assert len(shape.client.requests) == begin
+        if not (other := {each: answer for each, answer in given.items() if answer != ANSWERS[0]}):
             continue
-        plan = await shape.app.forks.plan(run.id, entry.question.id, replace=True)
-        run = await shape.app.fork(run.id, entry.question.id, means(entry.question.question), replace=True)
+        one = rng.choice([*other])
+        also = {each: answer for each, answer in other.items() if each != one}
+        plan = await shape.app.forks.plan(run.id, one, replace=True, also=also)
+        run = await shape.app.fork(run.id, one, other[one], replace=True, also=also)
         assert run.status == "completed", run.error
         first = await ask_first(seed, folder / f"other{begin}", run, ids_repeat=shape.ids_repeat)
         assert shape.requests(begin) == first.requests() - before
@@ -58,3 +63,10 @@ async def ask_first(seed: int, folder: Path, run: Run, *, ids_repeat: bool) -> S
 )
 async def test_overruled_assumptions_end_as_if_asked_first(seed: int, tmp_path: Path) -> None:
     await check(seed, tmp_path, share_right=(0.0, 0.5, 1.0)[seed % 3])
+
+
+@pytest.mark.parametrize(
+    "seed", [seed if seed in (2, 3) else pytest.param(seed, marks=pytest.mark.slow) for seed in range(40)]
+)
+async def test_several_overruled_at_once_end_as_if_asked_first(seed: int, tmp_path: Path) -> None:
+    await check(seed, tmp_path, share_right=(0.0, 0.5)[seed % 2], several=True)

@@ -12,6 +12,7 @@ from booking import Booking, begin_at_work
 from upcall import Answer, AnsweredBy, Outcome, RunStatus
 from upcall.errors import (
     AlreadyAnswered,
+    AnswerRefused,
     CallerError,
     EffectsRemain,
     NotAllowed,
@@ -25,7 +26,7 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.stored_run import StoredRun
-from upcall.testing import Call, ScriptedModelClient
+from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 
 async def test_run_completes_and_its_questions_stay_in_the_inbox(tmp_path: Path) -> None:
@@ -305,3 +306,53 @@ async def test_queued_assumption_gives_way_to_no_other_answer(tmp_path: Path) ->
         await store.queue.add(run.id, [confirmed.model_copy(update={"text": "FastAPI", "selected": ("FastAPI",)})])
     await store.queue.add(run.id, [confirmed])
     assert [each.by for each in await store.queue.read(run.id)] == [AnsweredBy.HUMAN]
+
+
+async def test_questions_of_one_meaning_are_overruled_together(tmp_path: Path) -> None:
+    booking = Booking(tmp_path)
+    asked = {"question": "Which framework?", "options": ["Express", "FastAPI"]}
+
+    def reply(request: Request) -> Reply:
+        results = [each["content"] for each in request.messages if each["role"] == "tool"]
+        return " and ".join(results) if len(results) == 2 else Call("ask_user", asked, f"call{len(results)}")
+
+    booking.model = ScriptedModelClient(reply)
+    run = await booking.app.start("Build it")
+    assert run.result == "Express and Express"
+    (entry,) = await booking.app.inbox()
+    branch = await booking.app.fork(run.id, entry.question.id, "FastAPI", replace=True)
+    assert (branch.result, await booking.app.inbox()) == ("FastAPI and FastAPI", [])
+
+
+async def test_several_answers_make_one_branch(tmp_path: Path) -> None:
+    booking = Booking(tmp_path)
+    run = await booking.app.start("Build it")
+    first, second = (each.question_id for each in run.answers)
+    before = len(booking.model.requests)
+    branch = await booking.app.fork(run.id, second, "blue", replace=True, also={first: "FastAPI"})
+    assert (branch.result, booking.booked) == ("Built with FastAPI in blue.", ["FastAPI"])
+    assert (len(booking.model.requests) - before, await booking.app.inbox()) == (3, [])
+    assert AnsweredBy.POLICY not in [each.by for each in branch.answers]
+    with pytest.raises(AnswerRefused, match="two answers at once"):
+        await booking.app.fork(branch.id, second, "red", replace=True, also={second: "blue"})
+    with pytest.raises(CallerError, match="Several other answers at once"):
+        await booking.app.fork(branch.id, second, "red", also={first: "Express"})
+
+
+async def test_cut_off_branch_of_several_answers_wants_them_all(tmp_path: Path) -> None:
+    booking = Booking(tmp_path)
+    run = await booking.app.start("Build it")
+    first, second = (each.question_id for each in run.answers)
+    booking.began.clear()
+    booking.may_cancel.clear()
+    forking = booking.app.fork(run.id, second, "blue", replace=True, also={first: "FastAPI"}, keep_effects=True)
+    branch = asyncio.create_task(forking)
+    await booking.began.wait()
+    branch.cancel()
+    await asyncio.wait([branch])
+    assert {*(await booking.app.get(run.id)).replacing} == {first, second}
+    with pytest.raises(RunBeingReplaced, match="--also"):
+        await booking.app.fork(run.id, first, "FastAPI", replace=True, keep_effects=True)
+    booking.may_cancel.set()
+    again = await booking.app.fork(run.id, first, "FastAPI", replace=True, also={second: "blue"}, keep_effects=True)
+    assert (again.result, booking.booked) == ("Built with FastAPI in blue.", ["Express", "FastAPI"])

@@ -27,7 +27,7 @@ MADE: dict[type[BaseException], tuple[object, ...]] = {
     errors.RunGone: ("abc", "x.db"),
     errors.TooLarge: ("state", 10_000_000, 1_000_000),
     errors.RunBusy: ("abc", "worker", 3.0),
-    errors.RunBeingReplaced: ("abc", "q1"),
+    errors.RunBeingReplaced: ("abc", ["q1", "q2"]),
     errors.RunHeld: ("abc", "the queue is held", 1.0),
     errors.UserAtLimit: ("abc", "alice", 2, 1.0),
     errors.WorkspaceMissing: ("abc", Path("w")),

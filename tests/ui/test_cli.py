@@ -651,3 +651,12 @@ def test_stop_refuses_a_run_that_nobody_works_on() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     ended = upcall("stop", run_id)
     assert (ended.status, "nobody works on it" in ended.error) == (2, True)
+
+
+def test_several_assumptions_are_overruled_by_one_command() -> None:
+    run_id = upcall("run", TASK, "--model", "demo", "--on-ask", "assume", "--json").json["run_id"]
+    (asked,) = upcall("show", run_id, "--json").json["assumptions"]
+    refused = upcall("fork", run_id, asked["id"], "FastAPI", "--replace", "--also", "Django")
+    assert "--also 'Django' is none: give QUESTION=ANSWER." in refused.error
+    twice = upcall("fork", run_id, asked["id"], "FastAPI", "--replace", "--also", f"{asked['id']}=Django")
+    assert "was given two answers at once" in twice.error

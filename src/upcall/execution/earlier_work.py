@@ -16,6 +16,7 @@ from upcall.autogen.messages import list_answers
 from upcall.errors import UnknownRun
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.record import Answered
+from upcall.runs.call_paths import Origin
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.dependence import find_dependent_work, leave_out_repeatable
 from upcall.runs.journal_records import EarlierWork
@@ -144,7 +145,7 @@ def _list_kept(
         since, is_open = first[0].reached.name_epoch(fork.id), is_asked_before(question.id, first[0])
     else:
         since, is_open = work[0].epoch, False
-    dependent = find_dependent_work(work, question, since, is_open=is_open)
+    dependent = find_dependent_work(work, [Origin(question=question, since=since, is_open=is_open), *fork.forked_too])
     return leave_out_repeatable(work, dependent, is_reversed=run.replaced_by == fork.id)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,7 +31,9 @@ from upcall.execution.replacing import Reversal, plan_reversal, reverse_effects
 from upcall.execution.sending import request_stop
 from upcall.execution.team_factory import TeamFactory
 from upcall.execution.workspaces import refuse_unusable, require_path, restore_workspace
-from upcall.questions.matching import AnswersInput, match_answers
+from upcall.policy.duplicates import repeat_answer
+from upcall.questions.answer import Answer
+from upcall.questions.matching import AnswersInput, AnswerValue, match_answers, resolve_id
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import RunBranched, RunForked
 from upcall.runs.queued import show_queued
@@ -63,6 +66,7 @@ class ForkRequest:
         run_id: the run.
         question_id: the question where it is forked.
         answer: the new answer.
+        others: other answers to further questions, by their ids, where it takes the place of its run.
         new_id: the id of the fork.
         workspace: the folder of its files, if not a copy of the run's.
         replace: whether it takes the place of its run.
@@ -76,6 +80,7 @@ class ForkRequest:
     workspace: str | Path | None = None
     replace: bool = False
     keep_effects: bool = False
+    others: Mapping[str, AnswerValue] = field(default_factory=dict)
 
 
 class _Branch(NamedTuple):
@@ -83,6 +88,9 @@ class _Branch(NamedTuple):
 
     of: StoredRun
     point: ForkPoint
+    named: Sequence[str]
+    """The questions that are answered differently, without those that share an assumption with one of them."""
+    given: Mapping[str, Answer]
     forked: Run
     checkpoint: Checkpoint
     reversal: Reversal
@@ -120,32 +128,35 @@ class Forker:
                 continue
             except RunConflict:  # A note in the run, maybe; what was taken back is not taken back again.
                 now = (await self.driver.store.load_head(branch.of.run.id)).run
-                if now.replacing != branch.point.question.id:
+                if [*now.replacing] != branch.named:
                     raise
         raise RunConflict(wanted.run_id)
 
     async def _plan(self, wanted: ForkRequest, access: RunAccess, *, stopped: str | None = None) -> _Branch:
         """Find out whether the fork can be made, without a change to anything."""
-        of, point = await locate_fork(access, wanted.run_id, wanted.question_id, replaces=wanted.replace)
+        if wanted.others and not wanted.replace:
+            raise CallerError("Several other answers at once are for a branch in the place of its run (replace=True).")
+        of, point = await locate_fork(access, wanted.run_id, wanted.question_id, wanted.others, replaces=wanted.replace)
         run = of.run
-        await access.require_answerable(run, point.question)
+        named = sorted(resolve_id(each, [*run.asked]) for each in (wanted.question_id, *wanted.others))
+        if twice := [each for each, count in Counter(named).items() if count > 1]:
+            raise AnswerRefused(f"Question {twice[0]} was given two answers at once; give one.")
+        for question in (point.question, *(each.question for each in point.others)):
+            await access.require_answerable(run, question)
         if wanted.replace and run.replaced_by is not None:
             raise CallerError(f"Run {run.id} was continued as {run.replaced_by}; overrule the answer there.")
-        if run.replacing is not None:
+        if run.replacing:
             await self.driver.store.leases.wait_until_free(of)
-            if not (wanted.replace and run.replacing == point.question.id):
+            if not (wanted.replace and [*run.replacing] == named):
                 raise RunBeingReplaced(run.id, run.replacing)
-        if isinstance(wanted.answer, Mapping) and not wanted.answer:
-            raise AnswerRefused(f"No answer was given to question {point.question.id}; a branch begins with one.")
-        given = wanted.answer if isinstance(wanted.answer, Mapping) else {wanted.question_id: wanted.answer}
-        (chosen,) = match_answers(given, (point.question,), (), access.user, ())
+        given = _match(wanted, run, point, access.user)
         begins = self.teams.phase(point.question.path[0] if point.question.path else "")
-        forked, checkpoint = fork_run(run, point, chosen, wanted.new_id, begins)
+        forked, checkpoint = fork_run(run, point, given, wanted.new_id, begins)
         Prices.require(self.settings, forked)
         reversal = await plan_reversal(self.driver.store, of, point) if wanted.replace else Reversal()
         if reversal.remaining and not wanted.keep_effects:
             raise EffectsRemain(reversal.remaining, stopped)
-        return _Branch(of, point, forked, checkpoint, reversal)
+        return _Branch(of, point, named, given, forked, checkpoint, reversal)
 
     async def _begin(self, wanted: ForkRequest, branch: _Branch, access: RunAccess) -> Stream:
         """Make the workspace of a fork, take back what is not to be in it, store it, and begin its work."""
@@ -158,7 +169,7 @@ class Forker:
                 refuse_unusable(named)
             if (hold := await store.holds.find(stored.run)) is not None:
                 raise RunHeld(wanted.new_id, hold.as_line(), 0.0)
-            reversing = reverse_effects(store, branch.of, point.question.id, branch.reversal, built.team, access.user)
+            reversing = reverse_effects(store, branch.of, branch.named, branch.reversal, built.team, access.user)
             async with reversing as of:
                 # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
                 config = await asyncio.to_thread(copy_workspace, stored.run.config, run.id, wanted.new_id, named)
@@ -166,7 +177,7 @@ class Forker:
                 forked = ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
                 ended = None
                 if wanted.replace:
-                    ended = _end(show_queued(of.run, await store.queue.read(run.id)), forked.id)
+                    ended = _end(show_queued(of.run, await store.queue.read(run.id)), branch, forked.id)
                 also = self._prepare_write(of, point, forked, ended, access)
                 with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
                     stored = await store.create(forked, stored.checkpoint, point.records, also=also)
@@ -214,8 +225,29 @@ class Forker:
         return join_work(also)
 
 
-def _end(run: Run, branch: str) -> Run:
-    """Return a run in whose place a branch is: it is over, whatever it waited for."""
+def _match(wanted: ForkRequest, run: Run, point: ForkPoint, user: str | None) -> Mapping[str, Answer]:
+    """Return the other answers by question: what is given, and the same for those that shared an assumption with one
+    of these."""
+    questions = (point.question, *(each.question for each in point.others))
+    one = wanted.answer
+    if not isinstance(one, Mapping) or (wanted.others and resolve_id(wanted.question_id, [*one]) not in one):
+        one = {wanted.question_id: one}
+    given = {each.question_id: each for each in match_answers({**one, **wanted.others}, questions, (), user, ())}
+    for question in questions:
+        original = run.records[question.id].duplicate_of
+        if question.id not in given and original in given:
+            again = repeat_answer(run.asked[original], given[original], question)
+            given |= {} if again is None else {question.id: again}
+    if lacking := [each.id for each in questions if each.id not in given]:
+        raise AnswerRefused(f"No answer was given to question {lacking[0]}; a branch begins with one.")
+    return given
+
+
+def _end(run: Run, branch: _Branch, branch_id: str) -> Run:
+    """Return a run in whose place a branch is: it is over, whatever it waited for. It has the other answers that the
+    branch gets when it asks again."""
+    others = [answer for question_id, answer in branch.given.items() if question_id != branch.point.question.id]
+    run = run.update(records=run.records.overrule(others))
     if run.is_final:
-        return run.update(replaced_by=branch, replacing=None)
-    return cancel_run(run, f"It is asked in {branch}.", replaced_by=branch)
+        return run.update(replaced_by=branch_id, replacing=())
+    return cancel_run(run, f"It is asked in {branch_id}.", replaced_by=branch_id)

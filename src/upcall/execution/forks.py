@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +18,7 @@ from upcall.questions.matching import resolve_id
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.budget import is_about_budget
+from upcall.runs.call_paths import Origin
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
 from upcall.runs.dependence import DependentWork, find_dependent_work, leave_out_repeatable
@@ -46,7 +47,7 @@ class ForkPoint:
     beyond: work that does not depend on the answer is found there again. ``before`` are the answers that stay. ``how``
     says how the answer reaches its asker: replacing the one in the checkpoint's inbox, as a new message in it,
     or looked up by the question's id when the same call asks again. ``dependent`` is what of all the run's work may be
-    done again; None if not all of it was kept.
+    done again; None if not all of it was kept. ``others`` are later questions that are answered differently at once.
     """
 
     question: Question
@@ -55,6 +56,7 @@ class ForkPoint:
     before: tuple[Answer, ...] = ()
     how: Literal["replaced", "delivered", "found"] = "found"
     dependent: DependentWork | None = None
+    others: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,11 +169,14 @@ def find_fork_point(
     return ForkPoint(question, checkpoints[begin], records, before=run.answers[:place])
 
 
-def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: RunEvent) -> tuple[Run, Checkpoint]:
-    """Return a new run with everything that `run` had before the question, and `answer` to it; `begins` says whose
-    turn it is."""
-    progress = point.checkpoint.reached
-    answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
+def fork_run(
+    run: Run, point: ForkPoint, given: Mapping[str, Answer], new_id: str, begins: RunEvent
+) -> tuple[Run, Checkpoint]:
+    """Return a new run with everything that `run` had before the question, and other answers to it and to those of
+    `others` that were asked before; `begins` says whose turn it is."""
+    progress, answer = point.checkpoint.reached, given[point.question.id]
+    before = [each for each in point.before if each.question_id != answer.question_id]
+    answers = (*(given.get(each.question_id, each) for each in before), answer)
     known = run.asked
     answered = {each.question_id for each in answers}
     still_open = [  # With a time of their own, where the run's question has one.
@@ -184,7 +189,8 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
         config=run.config.model_copy(update={"open": False}),
         forked_from=run.id,
         forked_at=point.question.id,
-        replacing=None,
+        forked_too=point.others,
+        replacing=(),
         replaced_by=None,
         records=QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers], run.records),
         budget=run.budget.begin_anew() if run.budget is not None else None,
@@ -193,7 +199,7 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
     )
     inbox = list(point.checkpoint.inbox)
     if point.how == "replaced":
-        inbox = [_with_answer(message, answer, known) for message in inbox]
+        inbox = [_with_answers(message, given, known) for message in inbox]
     elif point.how == "delivered":
         inbox.append(answer_message([answer], target=point.question.path[0], questions=[point.question]))
     lineage = progress.lineage or run.id
@@ -220,13 +226,14 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
         tools = Counter(run.tools) - Counter(then.tools)
         tokens, effects = 0, ()
     # What was open at the pause was asked before, and does not depend on the answer.
-    stay = {point.question.id, *then.open, *(each.question_id for each in point.before)}
+    other = {point.question.id, *(each.question.id for each in point.others)}
+    stay = {*other, *then.open, *(each.question_id for each in point.before)}
     later = [each for each in run.answers if each.question_id not in stay]
     again = [each for each in later if work is None or work.has_asked(run.asked[each.question_id])]
     return ForkPlan(
         question=point.question,
         answered=answered,
-        kept_answers=len(run.answers) - len(again) - (answered is not None),
+        kept_answers=len(run.answers) - len(again) - (answered is not None) - len(point.others),
         answers_again=len(again),
         kept_model_calls=run.total_usage.model_calls - models.total(),
         model_calls_again=dict(models),
@@ -391,11 +398,11 @@ def _before(run: Run, checkpoint: Checkpoint, but: str | None = None) -> tuple[A
     return tuple(each for each in run.answers if each.question_id in ids)
 
 
-def _with_answer(message: Any, answer: Answer, known: Mapping[str, Question]) -> Any:
+def _with_answers(message: Any, given: Mapping[str, Answer], known: Mapping[str, Question]) -> Any:
     answers = message_answers(message)
-    if answer.question_id not in {each.question_id for each in answers}:
+    if given.keys().isdisjoint(each.question_id for each in answers):
         return message
-    replaced = [answer if each.question_id == answer.question_id else each for each in answers]
+    replaced = [given.get(each.question_id, each) for each in answers]
     asked = [known[each.question_id] for each in replaced if each.question_id in known]
     again = answer_message(replaced, target=message.target, questions=asked, source=message.source)
     return message.model_copy(
@@ -408,25 +415,40 @@ def _some(count: int, what: str) -> str:
 
 
 def _find_dependent(
-    point: ForkPoint, run_id: str, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], *, replaces: bool
+    points: Sequence[ForkPoint],
+    run_id: str,
+    checkpoints: Sequence[Checkpoint],
+    journal: Mapping[str, str],
+    *,
+    replaces: bool,
 ) -> ForkPoint:
-    """Return the point with what may depend on its answer; the calls that are to be made again are no records of it."""
+    """Return the first point with what may depend on the answers at all of them; the calls that are to be made again
+    are no records of it."""
+    point = points[0]
     later = checkpoints[checkpoints.index(point.checkpoint) + 1 :]
-    point = replace(point, records=disown(point.records))
+    origins = [
+        Origin(
+            question=each.question,
+            since=each.checkpoint.reached.name_epoch(run_id),
+            is_open=is_asked_before(each.question.id, each.checkpoint),
+        )
+        for each in points
+    ]
+    point = replace(point, records=disown(point.records), others=tuple(origins[1:]))
     if not all(each.journal for each in later):
         return point
-    since, is_open = point.checkpoint.reached.name_epoch(run_id), is_asked_before(point.question.id, point.checkpoint)
-    work = list_work(run_id, checkpoints, journal)
-    dependent = find_dependent_work(work, point.question, since, is_open=is_open)
-    (own,) = leave_out_repeatable([EarlierWork(since, point.records)], dependent, is_reversed=replaces)
-    return replace(point, records=own.records, dependent=dependent)
+    dependent = find_dependent_work(list_work(run_id, checkpoints, journal), origins)
+    own = EarlierWork(origins[0].since, point.records)
+    (left,) = leave_out_repeatable([own], dependent, is_reversed=replaces)
+    return replace(point, records=left.records, dependent=dependent)
 
 
 async def locate_fork(
-    access: RunAccess, run_id: str, question_id: str, *, replaces: bool = False
+    access: RunAccess, run_id: str, question_id: str, others: Iterable[str] = (), *, replaces: bool = False
 ) -> tuple[StoredRun, ForkPoint]:
     """Find where to fork, and in which run: the shared part of a fork is stored with the run above it. One that is to
-    take the place of its run leaves that run itself, also in what it shares."""
+    take the place of its run leaves that run itself, also in what it shares. Of several questions, it is forked at the
+    one that was asked first."""
     require_type("question_id", question_id, str, "the id of a question")
     wanted = run_id
     while True:
@@ -437,11 +459,32 @@ async def locate_fork(
         checkpoints = await load_timeline(access.store, run, is_whole=replaces)
         if (await access.store.load_head(run.id)).version != stored.version:
             continue  # Answered meanwhile, it has other checkpoints.
-        point = find_fork_point(run, checkpoints, stored.records, question_id)
-        if point is not None:
-            return stored, _find_dependent(point, run.id, checkpoints, stored.records, replaces=replaces)
+        ids = _add_duplicates(run, [question_id, *others]) if replaces else [question_id]
+        found = [find_fork_point(run, checkpoints, stored.records, each) for each in ids]
+        points = [each for each in found if each is not None]
+        if len(points) == len(found):
+            points.sort(key=lambda point: _order(run, checkpoints, point))
+            return stored, _find_dependent(points, run.id, checkpoints, stored.records, replaces=replaces)
         if run.forked_from is None or replaces:
             raise CallerError(
                 f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer stored."
             )
         wanted = run.forked_from
+
+
+def _add_duplicates(run: Run, question_ids: Sequence[str]) -> list[str]:
+    """Return the ids of questions, and of those that got the assumption of one of them."""
+    found: dict[str, None] = {}
+    for named in question_ids:
+        question_id = resolve_id(named, [*run.asked])
+        found[question_id] = None
+        found |= dict.fromkeys(each.id for each in run.records.duplicates_of(question_id) if each.id in run.records)
+    return [*found]
+
+
+def _order(run: Run, checkpoints: Sequence[Checkpoint], point: ForkPoint) -> tuple[int, bool, int]:
+    """Return what the points of a run are ordered by: their checkpoints, whether these bring the answers, and when they
+    were answered."""
+    places = [each.question_id for each in run.answers]
+    place = places.index(point.question.id) if point.question.id in places else len(places)
+    return checkpoints.index(point.checkpoint), point.how == "found", place

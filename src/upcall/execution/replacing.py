@@ -97,7 +97,7 @@ async def plan_reversal(store: RunStore, of: StoredRun, point: ForkPoint) -> Rev
 
 @asynccontextmanager
 async def reverse_effects(
-    store: RunStore, of: StoredRun, question_id: str, reversal: Reversal, team: Team, user: str | None
+    store: RunStore, of: StoredRun, question_ids: Sequence[str], reversal: Reversal, team: Team, user: str | None
 ) -> AsyncIterator[StoredRun]:
     """Keep everybody else off a run, and take back what can be; inside, the branch is stored and the run ended, which
     is given as it is stored now.
@@ -107,17 +107,17 @@ async def reverse_effects(
             stays so.
         RunConflict: somebody else was faster.
     """
-    if reversal.is_empty and of.run.replacing is None:
+    if reversal.is_empty and not of.run.replacing:
         yield of
         return
-    done, held = list[str](), await _hold(store, of, question_id)
+    done, held = list[str](), await _hold(store, of, question_ids)
     renewal = asyncio.create_task(_renew_lease(store, held))
     try:
         await _reverse_each(store, held, reversal, team, user, done)
         yield held
     except BaseException:
         with suppress(StoredStateError):
-            if of.run.replacing is None and not done:
+            if not (of.run.replacing or done):
                 await store.database.write(store.prepare_next(held, of.run))
             else:
                 await store.leases.release(held)
@@ -126,10 +126,10 @@ async def reverse_effects(
         renewal.cancel()
 
 
-async def _hold(store: RunStore, of: StoredRun, question_id: str) -> StoredRun:
+async def _hold(store: RunStore, of: StoredRun, question_ids: Sequence[str]) -> StoredRun:
     await store.leases.wait_until_free(of)
     worker = take_lease(LeaseHolder()).dump()
-    run = of.run.update(replacing=question_id)
+    run = of.run.update(replacing=tuple(question_ids))
     await store.database.write(store.prepare_next(of, run, worker))
     return replace(of, run=run, version=of.version + 1, worker=worker)
 

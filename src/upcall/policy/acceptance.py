@@ -61,7 +61,7 @@ def accept(
     seen = access.restrict(run)
     if run.replaced_by is not None:
         raise RunNotWaiting(f"Run {run.id} was continued with another answer, as run {run.replaced_by}.")
-    if run.replacing is not None:
+    if run.replacing:
         if seen is run:
             raise RunBeingReplaced(run.id, run.replacing)
         raise RunNotWaiting(f"Run {run.id} is being done again with another answer. Try again in a minute.")

@@ -1,4 +1,4 @@
-"""What of a run's work depends on the answer to one of its questions, as its journals tell.
+"""What of a run's work depends on the answers to some of its questions, as its journals tell.
 
 An answer reaches the call that asked. From there on it may be in all that the asker does, and in what the agents above
 it do once their calls have returned; so it may be in what they call after that. What other calls of the same reply led
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from upcall.questions.question import Question
-from upcall.runs.call_paths import CallPath
+from upcall.runs.call_paths import CallPath, Origin
 from upcall.runs.journal_records import EarlierWork, ReplyRecord, ToolRecord
 
 _Place: TypeAlias = tuple[int, int]
@@ -24,22 +24,22 @@ _Place: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class DependentWork:
-    """What may depend on an answer, and how much does not.
+    """What may depend on some answers, and how much does not.
 
     Attributes:
-        replies: the replies that may be another with another answer.
+        replies: the replies that may be others with other answers.
         tools: the tool calls that may be, by their keys.
-        chain: what came after the question.
+        chains: what came after each question.
     """
 
     replies: Sequence[ReplyRecord]
     tools: Mapping[str, ToolRecord]
-    chain: Chain
+    chains: Sequence[Chain]
 
     def has_asked(self, question: Question) -> bool:
         """Return whether a question may have come of it. Of one that no call asked that is not known."""
         calls = tuple(zip(question.path, question.calls, strict=False))
-        return len(calls) < len(question.path) or self.chain.may_make(calls)
+        return len(calls) < len(question.path) or any(chain.may_make(calls) for chain in self.chains)
 
     def count_tokens(self) -> int:
         """Count the tokens that the dependent replies took, which is about what others will take."""
@@ -51,29 +51,24 @@ class DependentWork:
         return [record for record in self.tools.values() if not record.idempotent and record.outcome is not None]
 
 
-def find_dependent_work(
-    work: Sequence[EarlierWork], question: Question, since: str, *, is_open: bool = False
-) -> DependentWork:
-    """Find what may depend on the answer to a question.
-
-    Args:
-        work: all the work of its run, oldest first.
-        question: the question.
-        since: the epoch in which it was asked or answered.
-        is_open: whether it was asked before that epoch.
-    """
-    begin = next((number for number, each in enumerate(work) if each.epoch == since), len(work))
+def find_dependent_work(work: Sequence[EarlierWork], origins: Sequence[Origin]) -> DependentWork:
+    """Find what may depend on the answers to some questions; `work` is all of their run, oldest first."""
     replies = sorted(_read_replies(work), key=lambda pair: pair[0])
-    chain = Chain(question, replies, begin, is_open=is_open)
-    dependent = [reply for place, reply in replies if chain.takes(place, reply)]
+    begins = [next((number for number, each in enumerate(work) if each.epoch == of.since), len(work)) for of in origins]
+    chains = [Chain(of.question, replies, begin, is_open=of.is_open) for of, begin in zip(origins, begins, strict=True)]
+    taken = [[chain.takes(place, reply) for place, reply in replies] for chain in chains]
+    dependent = [reply for (_, reply), *depends in zip(replies, *taken, strict=True) if any(depends)]
     tools = {
         key: record
         for number, each in enumerate(work)
-        if number >= begin
         for key, text in each.records.items()
-        if key.startswith("tool:") and chain.takes_call(number, record := ToolRecord.model_validate_json(text))
+        if key.startswith("tool:") and number >= min(begins, default=0)
+        for record in (ToolRecord.model_validate_json(text),)
+        if any(
+            number >= begin and chain.takes_call(number, record) for chain, begin in zip(chains, begins, strict=True)
+        )
     }
-    return DependentWork(dependent, tools, chain)
+    return DependentWork(dependent, tools, chains)
 
 
 def leave_out_repeatable(

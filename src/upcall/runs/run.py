@@ -16,7 +16,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import BUDGET, Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.budget import RunBudget
-from upcall.runs.call_paths import CallPath
+from upcall.runs.call_paths import CallPath, Origin
 from upcall.runs.config import RunConfig, RunId
 from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import Classification
@@ -162,8 +162,9 @@ class Run(BaseModel, frozen=True, defer_build=True):
         follows: the run that this one follows, in a conversation.
         forked_from: the run that this one is a fork of.
         forked_at: the question where it was forked.
-        replacing: the question whose other answer is about to lead to such a branch, while what depended on the first
-            one is taken back: meanwhile nothing continues the run.
+        forked_too: what else was answered differently at once, where it took the place of its run.
+        replacing: the questions whose other answers are about to lead to such a branch, while what depended on the
+            first ones is taken back: meanwhile nothing continues the run.
         replaced_by: the branch that took its place, with another answer to one of its questions.
         classification: the classifier's result.
         clarifier_log: the dialog of the clarifier, as text.
@@ -194,7 +195,8 @@ class Run(BaseModel, frozen=True, defer_build=True):
     follows: str | None = None
     forked_from: str | None = None
     forked_at: str | None = None
-    replacing: str | None = None
+    forked_too: tuple[Origin, ...] = ()
+    replacing: tuple[str, ...] = ()
     replaced_by: str | None = None
     classification: Classification | None = None
     clarifier_log: str = ""
@@ -375,7 +377,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
                 for question, answer in self.assumptions
             ],
             "warnings": list(self.warnings),
-            **({"replacing": self.replacing} if self.replacing is not None else {}),
+            **({"replacing": [*self.replacing]} if self.replacing else {}),
             **({"replaced_by": self.replaced_by} if self.replaced_by is not None else {}),
             **({"budget": self.budget.as_json()} if self.budget is not None else {}),
         }

@@ -55,7 +55,7 @@ def cancel_run(run: Run, reason: str | None = None, **changes: Any) -> Run:
         Answer(question_id=each.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY, reason=reason)
         for each in run.open_questions
     ]
-    return run.record_answers(dropped).apply(RunEvent.CANCELLED, error=None, replacing=None, **changes)
+    return run.record_answers(dropped).apply(RunEvent.CANCELLED, error=None, replacing=(), **changes)
 
 
 def walk_questions(before: Run, after: Run) -> Iterator[tuple[QuestionRecord, bool]]:

@@ -139,13 +139,21 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
             key,
             replace=body.replace,
             keep_effects=body.keep_effects,
+            also={each: read_value(value, each) for each, value in body.also.items()},
         )
         return await show_run(begun, caller)
 
     @router.get("/runs/{run_id}/fork")
-    async def plan_fork(run_id: str, question: str, caller: CurrentUser, replace: bool = False) -> dict[str, JsonValue]:
+    async def plan_fork(
+        run_id: str,
+        question: str,
+        caller: CurrentUser,
+        replace: bool = False,
+        also: Annotated[list[str] | None, Query()] = None,
+    ) -> dict[str, JsonValue]:
         """Show what a branch at a question would keep, do again, and take back, before it is begun."""
-        return (await service.app_for(caller).forks.plan(run_id, question, replace=replace, user=caller.user)).as_json()
+        forks, user = service.app_for(caller).forks, caller.user
+        return (await forks.plan(run_id, question, replace=replace, also=also or (), user=user)).as_json()
 
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: CurrentUser) -> RunBody:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -103,6 +103,7 @@ async def begin_fork(
     *,
     replace: bool = False,
     keep_effects: bool = False,
+    also: Mapping[str, AnswerValue] | None = None,
 ) -> str:
     """Begin a branch of a run, maybe in its place, and return its id. With a key used before for the same request,
     return the branch begun then.
@@ -112,8 +113,10 @@ async def begin_fork(
     """
     new_id = identity.new_id()
     if key is not None:
-        content = [answer.outcome.value, answer.text] if isinstance(answer, Answer) else answer
-        new_id = await reserve_request(service.store, caller.user, key, [run_id, question_id, content, replace], new_id)
+        given = [answer, *(also or {}).values()]
+        content = [[each.outcome.value, each.text] if isinstance(each, Answer) else each for each in given]
+        wanted = [run_id, question_id, content, replace, *(also or {})]
+        new_id = await reserve_request(service.store, caller.user, key, wanted, new_id)
         if await is_begun(service, new_id):
             return new_id
     run = await service.app_for(caller).get(run_id, user=caller.user)
@@ -126,6 +129,7 @@ async def begin_fork(
         new_id=new_id,
         replace=replace,
         keep_effects=keep_effects,
+        also=also,
     )
     await service.work.begin(new_id, stream)
     return new_id

@@ -86,7 +86,7 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
     if row is None:
         raise RunGone(run_id, name)
     run = load_run(row[0], run_id)
-    if run.replacing is not None:
+    if run.replacing:
         raise RunBeingReplaced(run_id, run.replacing)
     if not run.under_way or not all(answer.question_id in run.records for answer in answers):
         return False

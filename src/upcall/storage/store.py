@@ -292,7 +292,7 @@ class RunStore:
             RunBusy: another worker has the lease, and lives.
             RunBeingReplaced: a branch is to take its place.
         """
-        if stored.run.replacing is not None:
+        if stored.run.replacing:
             raise RunBeingReplaced(run.id, stored.run.replacing)
         self.journal.refuse_large(run.id, records or {})
         await self.leases.wait_until_free(stored)

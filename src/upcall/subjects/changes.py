@@ -48,7 +48,7 @@ class RunChanges(Subject):
         stored = await access.load_owned(run_id, "undo")
         if (branch := stored.run.replaced_by) is not None:
             raise CallerError(f"Run {stored.run.id} was continued as {branch}, with its files. Undo them there.")
-        if stored.run.replacing is not None:
+        if stored.run.replacing:
             raise RunBeingReplaced(stored.run.id, stored.run.replacing)
         if stored.run.working and (worker := await access.store.leases.find_worker(stored)) is not None:
             raise RunBusy(stored.run.id, worker, access.store.leases.seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as change
 from typing import TYPE_CHECKING
@@ -25,15 +26,24 @@ class RunForks(Subject):
 
     settings: Settings
 
-    async def plan(self, run_id: str, question_id: str, *, replace: bool = False, user: str | None = None) -> ForkPlan:
+    async def plan(
+        self,
+        run_id: str,
+        question_id: str,
+        *,
+        replace: bool = False,
+        also: Iterable[str] = (),
+        user: str | None = None,
+    ) -> ForkPlan:
         """Return what a fork at a question keeps of the run, and what may be done again; where it is to take the place
-        of the run, also what is taken back before. Nothing is changed.
+        of the run, also what is taken back before. `also` are further questions that are answered differently at once.
+        Nothing is changed.
 
         Raises:
             UnknownRun, NotAllowed, CallerError: as from `Upcall.fork`.
         """
         access = self.access_of(user)
-        stored, point = await locate_fork(access, run_id, question_id, replaces=replace)
+        stored, point = await locate_fork(access, run_id, question_id, also, replaces=replace)
         plan = plan_fork(stored.run, point)
         if not replace:
             return plan

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from upcall.errors import RunBeingReplaced
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import BUDGET, Question, format_time
@@ -109,10 +110,7 @@ def _explain_status(run: Run) -> str:
 
 
 def _explain_replacing(run: Run) -> str:
-    how = f"upcall fork {run.id} {run.replacing} ANSWER --replace"
-    return (
-        f"what depended on the answer to {run.replacing} is being taken back; if that was cut off, complete it: {how}"
-    )
+    return str(RunBeingReplaced(run.id, run.replacing)).partition("; nothing was written. ")[2]
 
 
 def _head(run: Run, complete: Callable[[str], str]) -> list[str]:
@@ -121,7 +119,7 @@ def _head(run: Run, complete: Callable[[str], str]) -> list[str]:
         *_label_text("Run", run.id),
         *_label_text("Status", f"{run.status}{complete(_explain_status(run))}"),
         *(_label_text("Replaced", f"by {run.replaced_by}, with another answer") if run.replaced_by else []),
-        *(_label_text("Replaced", f"soon: {_explain_replacing(run)}") if run.replacing else []),
+        *(_label_text("Replaced", f"not yet. {_explain_replacing(run)}") if run.replacing else []),
         *_label_text("Task", run.task),
         *(_label_text("User", run.user) if run.user else []),
         *(_label_text("Open", "everybody may read it") if run.config.open else []),

@@ -171,14 +171,19 @@ def fork(
     keep_effects: Annotated[
         bool, typer.Option("--keep-effects", help="With --replace: effects that cannot be taken back may stay.")
     ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QUESTION=ANSWER", help="With --replace: another answer to a further question."),
+    ] = None,
     detach: Detach = False,
 ) -> None:
     """Fork a run at a question, with another answer. The original run stays unchanged, unless the fork takes its
     place."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
+        others = dict(_read_pair(each) for each in also or ())
         if dry_run:
-            plan = signals.run(command.app.forks.plan(found.id, question, replace=replace))
+            plan = signals.run(command.app.forks.plan(found.id, question, replace=replace, also=others))
             command.print(plan.as_json(), plan.lines)
             return
         if answer is None:
@@ -192,5 +197,13 @@ def fork(
             new_id=branch,
             replace=replace,
             keep_effects=keep_effects,
+            also=others,
         )
         command.follow(stream, branch, is_branch=True)
+
+
+def _read_pair(text: str) -> tuple[str, str]:
+    question, found, answer = text.partition("=")
+    if not (question and found):
+        raise CallerError(f"--also {text!r} is none: give QUESTION=ANSWER.")
+    return question, answer
