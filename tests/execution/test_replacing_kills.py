@@ -38,7 +38,7 @@ async def test_killed_overruling_is_completed(tmp_path: Path, dies_at: int) -> N
             branch = await app.resume(branch.id)
     else:
         if booking.booked != before:
-            assert now.replacing == question_id
+            assert now.replacing == (question_id,)
             with pytest.raises(RunBeingReplaced):
                 await app.answer(run.id, {run.questions[0].id: "red"})
         try:

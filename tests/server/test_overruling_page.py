@@ -90,6 +90,8 @@ async def test_effect_that_remains_is_allowed_by_a_tick_alone() -> None:
         refused = await client.post(f"{at}/fork", data=read_forms(bill)[0])
         assert (refused.status_code, booked) == (400, ["Express"])
         assert "1 effect that depended on the earlier answer cannot be taken back" in refused.text
+        other_bill = {**read_forms(refused.text)[0], "keep": "yes", "seen": "of another bill"}
+        assert ((await client.post(f"{at}/fork", data=other_bill)).status_code, booked) == (400, ["Express"])
         begun = await client.post(f"{at}/fork", data={**read_forms(refused.text)[0], "keep": "yes"})
         branch = await settle(client, begun.headers["Location"].rpartition("/")[2])
         assert (branch["result"], booked) == ("Built with FastAPI.", ["Express", "FastAPI"])

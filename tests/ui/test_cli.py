@@ -513,8 +513,10 @@ def test_exit_status_of_a_run_that_a_limit_stopped(replies: list[Reply], reason:
     rounds = "2" if reason == "max_rounds" else "30"
     with LoopbackServer([coding, *replies]) as server:
         ended = upcall("run", "List it", "--json", *model(server), UPCALL_TEAM__MAX_ROUNDS=rounds)
+        shown = upcall("show", ended.json["run_id"])
     assert (ended.status, ended.json["status"], ended.json["stop_reason"]) == (5, "completed", reason)
     assert says in ended.json["result"]
+    assert "completed (not finished: " in shown.out
 
 
 @pytest.mark.needs("workspace")

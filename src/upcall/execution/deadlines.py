@@ -56,6 +56,8 @@ class DeadlineWatcher:
         expired."""
         with suppress(RunConflict):  # Somebody else acts on it, or is just answering it.
             stored = await self._store.load(run_id)
+            if stored.run.replacing:
+                return
             if stored.run.under_way:
                 async for event in self._leave_answers(stored.run, now):
                     yield event

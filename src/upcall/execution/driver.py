@@ -176,7 +176,7 @@ class Driver:
             self.work_here(run.id, version)
         return run
 
-    async def _queue_again(self, stored: StoredRun) -> Run:
+    async def submit_again(self, stored: StoredRun) -> Run:
         """Submit the job of a queued run again, in case it was lost; of two jobs the second does nothing."""
         await self.store.database.write(await self._prepare_job(stored.run, stored.version))
         self.work_here(stored.run.id, stored.version)
@@ -233,7 +233,7 @@ class Driver:
         """
         run_id = stored.run.id
         is_next = stored.run.status is RunStatus.QUEUED and stored.version == version
-        if not (is_next or stored.run.working):
+        if not (is_next or stored.run.working) or stored.run.replacing:
             return None
         if (hold := await self.store.holds.find(stored.run)) is not None:
             raise RunHeld(run_id, hold.as_line(), HOLD_RECHECK_INTERVAL_S)
@@ -264,7 +264,7 @@ class Driver:
             RunBusy: somebody is working on it.
         """
         stored = await self.store.load(run_id)
-        if not stored.run.under_way:
+        if not stored.run.under_way or stored.run.replacing:
             return stored.run
         failed = await self.store.claim(stored, stored.run.apply(RunEvent.FAILED, error=error))
         if is_on(self._settings.telemetry.tracing):
@@ -290,7 +290,7 @@ class Driver:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
         if not wait or (also is None and await self.store.holds.find(run) is not None):
             if run.status is RunStatus.QUEUED:
-                return only(await self._queue_again(stored))
+                return only(await self.submit_again(stored))
             with record_act(RunResumed(user=user)):
                 return only(await self.queue(stored))
         await restore_workspace(self.store, stored)

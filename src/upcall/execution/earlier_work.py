@@ -6,6 +6,7 @@ does again only what depends on its own answer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,8 @@ from upcall.questions.record import Answered
 from upcall.runs.call_paths import Origin
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.dependence import find_dependent_work, leave_out_repeatable
-from upcall.runs.journal_records import EarlierWork
+from upcall.runs.events import CallReversed, LogEvent
+from upcall.runs.journal_records import EarlierWork, ToolRecord
 from upcall.runs.run import Run
 from upcall.storage.databases import run_in_thread
 from upcall.storage.store import RunStore
@@ -64,6 +66,9 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
     while run.forked_from is not None and run.forked_from not in seen:
         fork = run
         seen.add(run.forked_from)
+        given = _list_given(fork)
+        if len(repeated) < MAX_REPEATED:
+            repeated[:0] = given
         try:
             stored = await store.load(run.forked_from)
         except UnknownRun:
@@ -75,8 +80,10 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
         if fork is begin:
             first = (await store.bare_checkpoints(begin.id))[:1]
             above = await load_timeline(store, run, bare=True, is_whole=run.replaced_by == begin.id)
-            work += await run_in_thread(partial(_list_kept, begin, run, above, stored.records, first))
-            answers, is_replacing = kept, run.replaced_by == begin.id
+            undone = await count_reversed(store, run.id)
+            work += await run_in_thread(partial(_list_kept, begin, run, above, stored.records, first, undone))
+            answers = kept | {question.id: answer for question, answer in given}
+            is_replacing = run.replaced_by == begin.id
         else:
             work += map(_keep_replies, list_work(run.id, await store.bare_checkpoints(run.id), stored.records))
     return BranchedWork(work, answers, repeated, is_replacing)
@@ -135,10 +142,16 @@ def is_asked_before(question_id: str, checkpoint: Checkpoint) -> bool:
 
 
 def _list_kept(
-    fork: Run, run: Run, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], first: Sequence[Checkpoint]
+    fork: Run,
+    run: Run,
+    checkpoints: Sequence[Checkpoint],
+    journal: Mapping[str, str],
+    first: Sequence[Checkpoint],
+    undone: Counter[str],
 ) -> list[EarlierWork]:
     """List the work of a run without the calls that its fork makes again, whatever they look like."""
-    work, question = list_work(run.id, checkpoints, journal), run.asked.get(fork.forked_at or "")
+    work = leave_out_reversed(list_work(run.id, checkpoints, journal), run.id, undone)
+    question = run.asked.get(fork.forked_at or "")
     if not work or question is None:
         return work
     if first:
@@ -155,6 +168,54 @@ def _keep_replies(work: EarlierWork) -> EarlierWork:
 
 def _is_kept(run: Run, answer: Answer, left: str | None) -> bool:
     """Return whether a fork at the question `left` keeps an answer: it is the human's, and may be given twice."""
-    question = run.asked[answer.question_id]
-    is_theirs = answer.by is AnsweredBy.HUMAN and answer.outcome is not Outcome.CANCELLED
-    return is_theirs and answer.question_id != left and not question.secret
+    return _is_theirs(answer) and answer.question_id != left and not run.asked[answer.question_id].secret
+
+
+def _list_given(fork: Run) -> list[Answered]:
+    """List what the human answered differently, besides the question where a run was forked, in the place of its
+    run."""
+    pairs = [(each.question, each.answer) for each in fork.forked_too if not each.question.secret]
+    return [(question, answer) for question, answer in pairs if answer is not None and _is_theirs(answer)]
+
+
+def _is_theirs(answer: Answer) -> bool:
+    return answer.by is AnsweredBy.HUMAN and answer.outcome is not Outcome.CANCELLED
+
+
+async def shares_work(store: RunStore, run: Run) -> bool:
+    """Return whether some of a run's work may be that of another one, beside which it stands."""
+    while run.forked_from is not None:
+        try:
+            above = (await store.load_head(run.forked_from)).run
+        except UnknownRun:
+            return True
+        if above.replaced_by != run.id:
+            return True
+        run = above
+    return False
+
+
+async def count_reversed(store: RunStore, run_id: str) -> Counter[str]:
+    """Count how often calls of a run were taken back, by their idempotency keys."""
+    kinds: tuple[type[LogEvent], ...] = (CallReversed,)
+    events = [each.event for each in await store.events.read(run_id, types=kinds)]
+    return Counter(each.call for each in events if isinstance(each, CallReversed) and each.step == "done")
+
+
+def leave_out_reversed(work: Sequence[EarlierWork], run_id: str, undone: Counter[str]) -> list[EarlierWork]:
+    """Leave out the calls of a run that were taken back, the newest first where ids repeat: who wants their effects
+    makes them anew."""
+    if not undone:
+        return [*work]
+    left, found = undone.copy(), list[EarlierWork]()
+    for each in reversed(work):
+        gone = set[str]()
+        for key, text in reversed([*each.records.items()]):
+            if key.startswith("tool:") and left.total():
+                name = ToolRecord.model_validate_json(text).name_in(run_id)
+                if left[name] > 0:
+                    left[name] -= 1
+                    gone.add(key)
+        records = {key: text for key, text in each.records.items() if key not in gone}
+        found.insert(0, EarlierWork(each.epoch, records))
+    return found

@@ -39,6 +39,7 @@ from upcall.runs.events import RunBranched, RunForked
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run
 from upcall.runs.run_changes import cancel_run, record_act
+from upcall.runs.states import RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.change_log import copy_changes
 from upcall.storage.connection import Work, join_work
@@ -124,6 +125,9 @@ class Forker:
                 return await self._begin(wanted, branch, access)
             except RunBusy:
                 raise
+            except CallerError:
+                await self._submit_again(branch.of)
+                raise
             except AnswersQueued:
                 continue
             except RunConflict:  # A note in the run, maybe; what was taken back is not taken back again.
@@ -169,7 +173,15 @@ class Forker:
                 refuse_unusable(named)
             if (hold := await store.holds.find(stored.run)) is not None:
                 raise RunHeld(wanted.new_id, hold.as_line(), 0.0)
-            reversing = reverse_effects(store, branch.of, branch.named, branch.reversal, built.team, access.user)
+            reversing = reverse_effects(
+                store,
+                branch.of,
+                branch.named,
+                branch.reversal,
+                built.team,
+                access.user,
+                keeps_effects=wanted.keep_effects,
+            )
             async with reversing as of:
                 # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
                 config = await asyncio.to_thread(copy_workspace, stored.run.config, run.id, wanted.new_id, named)
@@ -186,6 +198,12 @@ class Forker:
             for observe in store.observers.values():
                 observe(of.run, ended)
         return self.driver.advance(stored, await self.teams.build(forked), point.records)
+
+    async def _submit_again(self, of: StoredRun) -> None:
+        """Submit a queued run again that is not replaced after all: its job was for the version before."""
+        now = await self.driver.store.load(of.run.id)
+        if now.run.status is RunStatus.QUEUED and not now.run.replacing and now.version != of.version:
+            await self.driver.submit_again(now)
 
     async def _stop(self, run_id: str, access: RunAccess) -> bool:
         """Stop a run that is worked on after the step that its agents are at; return whether it was.
@@ -244,10 +262,9 @@ def _match(wanted: ForkRequest, run: Run, point: ForkPoint, user: str | None) ->
 
 
 def _end(run: Run, branch: _Branch, branch_id: str) -> Run:
-    """Return a run in whose place a branch is: it is over, whatever it waited for. It has the other answers that the
-    branch gets when it asks again."""
-    others = [answer for question_id, answer in branch.given.items() if question_id != branch.point.question.id]
-    run = run.update(records=run.records.overrule(others))
+    """Return a run in whose place a branch is: it is over, whatever it waited for."""
     if run.is_final:
         return run.update(replaced_by=branch_id, replacing=())
+    given = [each for each in branch.given.values() if each.question_id != branch.point.question.id]
+    run = run.record_answers([each for each in given if not run.records[each.question_id].is_closed])
     return cancel_run(run, f"It is asked in {branch_id}.", replaced_by=branch_id)

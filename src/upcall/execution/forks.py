@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from upcall.autogen.messages import ANSWERS, answer_message, list_answers, message_answers
 from upcall.errors import CallerError, require_type
 from upcall.execution.access import RunAccess
-from upcall.execution.earlier_work import is_asked_before, list_work, load_timeline
+from upcall.execution.earlier_work import (
+    count_reversed,
+    is_asked_before,
+    leave_out_reversed,
+    list_work,
+    load_timeline,
+)
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer
 from upcall.questions.matching import resolve_id
@@ -176,7 +182,9 @@ def fork_run(
     `others` that were asked before; `begins` says whose turn it is."""
     progress, answer = point.checkpoint.reached, given[point.question.id]
     before = [each for each in point.before if each.question_id != answer.question_id]
-    answers = (*(given.get(each.question_id, each) for each in before), answer)
+    answers = [*(given.get(each.question_id, each) for each in before), answer]
+    too = [each.question for each in point.others if point.how == "delivered" and each.question.id in progress.open]
+    answers += [given[each.id] for each in too]
     known = run.asked
     answered = {each.question_id for each in answers}
     still_open = [  # With a time of their own, where the run's question has one.
@@ -189,7 +197,7 @@ def fork_run(
         config=run.config.model_copy(update={"open": False}),
         forked_from=run.id,
         forked_at=point.question.id,
-        forked_too=point.others,
+        forked_too=tuple(each.model_copy(update={"answer": given[each.question.id]}) for each in point.others),
         replacing=(),
         replaced_by=None,
         records=QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers], run.records),
@@ -201,7 +209,8 @@ def fork_run(
     if point.how == "replaced":
         inbox = [_with_answers(message, given, known) for message in inbox]
     elif point.how == "delivered":
-        inbox.append(answer_message([answer], target=point.question.path[0], questions=[point.question]))
+        asked = [point.question, *too]
+        inbox.append(answer_message([given[each.id] for each in asked], target=asked[0].path[0], questions=asked))
     lineage = progress.lineage or run.id
     start = point.checkpoint.model_copy(
         update={
@@ -459,17 +468,38 @@ async def locate_fork(
         checkpoints = await load_timeline(access.store, run, is_whole=replaces)
         if (await access.store.load_head(run.id)).version != stored.version:
             continue  # Answered meanwhile, it has other checkpoints.
-        ids = _add_duplicates(run, [question_id, *others]) if replaces else [question_id]
+        ids = _add_duplicates(run, [question_id, *others])
         found = [find_fork_point(run, checkpoints, stored.records, each) for each in ids]
         points = [each for each in found if each is not None]
         if len(points) == len(found):
             points.sort(key=lambda point: _order(run, checkpoints, point))
-            return stored, _find_dependent(points, run.id, checkpoints, stored.records, replaces=replaces)
+            point = _find_dependent(points, run.id, checkpoints, stored.records, replaces=replaces)
+            undone = await count_reversed(access.store, run.id)
+            _refuse_undone(run, point, undone)
+            (left,) = leave_out_reversed([EarlierWork("", point.records)], run.id, undone)
+            return stored, replace(point, records=left.records)
         if run.forked_from is None or replaces:
             raise CallerError(
                 f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer stored."
             )
         wanted = run.forked_from
+
+
+def _refuse_undone(run: Run, point: ForkPoint, undone: Counter[str]) -> None:
+    """Refuse to fork where the work before rests on calls that were taken back.
+
+    Raises:
+        CallerError: it does.
+    """
+    dependent = point.dependent.tools.values() if point.dependent is not None else ()
+    again = Counter(each.name_in(run.id) for each in dependent)
+    if lost := [*(undone - again)]:
+        call = lost[0].removeprefix(f"{run.id}/")
+        where = f"fork {run.replaced_by} instead" if run.replaced_by else "fork it at that question"
+        raise CallerError(
+            f"Run {run.id} rests there on {one_line(call)}, which was taken back for another answer to an earlier "
+            f"question; {where}."
+        )
 
 
 def _add_duplicates(run: Run, question_ids: Sequence[str]) -> list[str]:

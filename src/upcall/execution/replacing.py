@@ -25,7 +25,8 @@ from autogen_agentchat.base import Team
 from upcall.agents.parts import list_parts, list_tools
 from upcall.autogen.internals import function_of
 from upcall.autogen.tool_calls import TakeBack, find_undo
-from upcall.errors import CallerError, StoredStateError
+from upcall.errors import CallerError, RunConflict, StoredStateError, StoreUnavailable
+from upcall.execution.earlier_work import shares_work
 from upcall.execution.forks import ForkPoint, show_call
 from upcall.execution.segment_writer import LEASE_RENEWALS
 from upcall.extensions import find_added, load_added
@@ -42,6 +43,8 @@ from upcall.text import first_line, show_name
 
 FindUndoable: TypeAlias = Callable[[ChangeLog, Sequence[Change]], Awaitable[tuple[Sequence[Change], Sequence[str]]]]
 """Finds those of some changes that can be undone, and a line for each file of the others, with the reason."""
+
+_KEEP = "Or let it stay: --keep-effects (keep_effects=True)."
 
 UndoCalls: TypeAlias = Callable[[ChangeLog, str, Sequence[Change]], Awaitable[Sequence[Change]]]
 """Undoes these changes of a run, all or none."""
@@ -83,8 +86,11 @@ async def plan_reversal(store: RunStore, of: StoredRun, point: ForkPoint) -> Rev
     changes = _find_changes(point.dependent, standing)
     undoable, stuck = await _find_undoable(log, changes)
     effects = point.dependent.list_effects()
+    shared = [each for each in effects if not each.own] if await shares_work(store, run) else []
+    effects = [each for each in effects if each not in shared]
     calls, cut_off = await _find_standing_calls(store, run.id, [each for each in effects if each.reversible])
     stay = [show_call(each) for each in effects if not each.reversible]
+    stay += [f"{show_call(each)} (shared with the run that this one was forked from)" for each in shared]
     is_at_work = run.working and await store.leases.find_worker(of) is not None
     unknown = [
         f"{show_call(each)} (begun{'' if is_at_work else ' and cut off: look whether it was done'})"
@@ -97,10 +103,17 @@ async def plan_reversal(store: RunStore, of: StoredRun, point: ForkPoint) -> Rev
 
 @asynccontextmanager
 async def reverse_effects(
-    store: RunStore, of: StoredRun, question_ids: Sequence[str], reversal: Reversal, team: Team, user: str | None
+    store: RunStore,
+    of: StoredRun,
+    question_ids: Sequence[str],
+    reversal: Reversal,
+    team: Team,
+    user: str | None,
+    *,
+    keeps_effects: bool,
 ) -> AsyncIterator[StoredRun]:
     """Keep everybody else off a run, and take back what can be; inside, the branch is stored and the run ended, which
-    is given as it is stored now.
+    is given as it is stored now. What turns out to be impossible stays, where effects may.
 
     Raises:
         CallerError: a tool could not take its call back, or a file was changed in between. What was taken back before
@@ -113,7 +126,7 @@ async def reverse_effects(
     done, held = list[str](), await _hold(store, of, question_ids)
     renewal = asyncio.create_task(_renew_lease(store, held))
     try:
-        await _reverse_each(store, held, reversal, team, user, done)
+        await _reverse_each(store, held, reversal, team, user, done, keeps_effects=keeps_effects)
         yield held
     except BaseException:
         with suppress(StoredStateError):
@@ -130,26 +143,42 @@ async def _hold(store: RunStore, of: StoredRun, question_ids: Sequence[str]) -> 
     await store.leases.wait_until_free(of)
     worker = take_lease(LeaseHolder()).dump()
     run = of.run.update(replacing=tuple(question_ids))
-    await store.database.write(store.prepare_next(of, run, worker))
-    return replace(of, run=run, version=of.version + 1, worker=worker)
+    held = replace(of, run=run, version=of.version + 1, worker=worker)
+    try:
+        await store.database.write(store.prepare_next(of, run, worker))
+    except asyncio.CancelledError:  # It is written all the same: take it away again, if it is.
+        with suppress(StoredStateError):
+            await store.database.write(store.prepare_next(held, of.run))
+        raise
+    return held
 
 
 async def _renew_lease(store: RunStore, held: StoredRun) -> None:
-    with suppress(StoredStateError):  # Who has lost it finds out at the next step.
+    with suppress(RunConflict):  # Who has lost it finds out at the next step.
         while True:
             await asyncio.sleep(store.leases.seconds / LEASE_RENEWALS)
-            await store.leases.renew(held)
+            with suppress(StoreUnavailable):
+                await store.leases.renew(held)
 
 
 async def _reverse_each(
-    store: RunStore, held: StoredRun, reversal: Reversal, team: Team, user: str | None, done: list[str]
+    store: RunStore,
+    held: StoredRun,
+    reversal: Reversal,
+    team: Team,
+    user: str | None,
+    done: list[str],
+    *,
+    keeps_effects: bool,
 ) -> None:
     """Take back what can be, the newest first; note in `done` what may have taken effect."""
     undos, run_id = dict(_find_undos(team)), held.run.id
-    for record in reversal.calls:
-        if (record.path[-1], record.tool) not in undos:
-            raise CallerError(f"{show_call(record)} cannot be taken back: the team's tool does not say how any more.")
-    for record in reversed(reversal.calls):
+    lacking = [each for each in reversal.calls if (each.path[-1], each.tool) not in undos]
+    if lacking and not keeps_effects:
+        raise CallerError(
+            f"{show_call(lacking[0])} cannot be taken back: the team's tool does not say how any more. {_KEEP}"
+        )
+    for record in reversed([each for each in reversal.calls if each not in lacking]):
         call = record.name_in(run_id)
         begun = CallReversed(user=user, call=call, path=record.path, tool=record.tool, step="begun")
         await store.leases.renew(held, also=partial(append_event, run_id=run_id, event=begun))
@@ -161,9 +190,11 @@ async def _reverse_each(
         except Exception as error:
             await store.events.append(run_id, replace(begun, step="failed"))
             done.pop()
+            if keeps_effects:
+                continue
             raise CallerError(
                 f"{show_call(record)} could not be taken back: {type(error).__name__}: {first_line(error)}. Nothing is "
-                "done again; mend that, then try again."
+                f"done again; mend that, then try again. {_KEEP}"
             ) from error
         await store.events.append(run_id, replace(begun, step="done"))
     if reversal.changes:

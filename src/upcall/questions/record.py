@@ -238,15 +238,6 @@ class QuestionRecords(_Root, frozen=True, defer_build=True):
         left = [record for record in self.open if record.id not in by_id]
         return QuestionRecords((*earlier, *now_closed, *_separate_orphans(left)))
 
-    def overrule(self, answers: Iterable[Answer]) -> QuestionRecords:
-        """Put other answers in the place of those that some closed questions have."""
-        changed = {}
-        for answer in answers:
-            if (record := self[answer.question_id]).is_closed:
-                update = {"answer": answer, "state": QuestionState(answer.outcome.value)}
-                changed[record.id] = record.model_copy(update=update)
-        return QuestionRecords(tuple(changed.get(record.id, record) for record in self.root))
-
     def replace(self, changed: Iterable[QuestionRecord]) -> QuestionRecords:
         """Put changed records of open questions in the place of what they were."""
         by_id = {record.id: record for record in changed}

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from pydantic import BaseModel
 
+from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 
 CallPath: TypeAlias = tuple[tuple[str, str], ...]
@@ -19,8 +20,10 @@ class Origin(BaseModel, frozen=True, defer_build=True):
         question: the question.
         since: the epoch in which it was asked or answered.
         is_open: whether it was asked before that epoch.
+        answer: the other answer that it gets.
     """
 
     question: Question
     since: str
     is_open: bool = False
+    answer: Answer | None = None

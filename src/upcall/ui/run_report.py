@@ -9,13 +9,14 @@ from pathlib import Path
 from upcall.errors import RunBeingReplaced
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import BUDGET, Question, format_time
+from upcall.questions.question import Question, format_time
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.events import FilesChanged, LogEntry, QuestionAnswered, QuestionAsked, RunStarted, StatusChanged
-from upcall.runs.run import MAX_ROUNDS, Run, Usage
+from upcall.runs.run import Run, Usage
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.plan_ticks import list_steps
+from upcall.ui.stop_reasons import explain_stop
 from upcall.ui.tool_calls import count_cached, list_read
 
 _LABEL = 9
@@ -98,15 +99,10 @@ def _label_text(label: str, text: str) -> list[str]:
     return [f"{label:<{_LABEL}}{first}", *(f"{'':{_LABEL}}{line}".rstrip() for line in more)]
 
 
-SPENT = " (not finished: an agent used up its model calls; raise max_rounds)"
-
-AT_BUDGET = " (not finished: it was stopped at its budget)"
-
-
 def _explain_status(run: Run) -> str:
     if run.interrupted:
         return f" (interrupted, nobody works on it: upcall resume {run.id})"
-    return {MAX_ROUNDS: SPENT, BUDGET: AT_BUDGET}.get(run.stop_reason or "", "")
+    return f" ({stopped})" if (stopped := explain_stop(run)) else ""
 
 
 def _explain_replacing(run: Run) -> str:
