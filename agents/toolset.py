@@ -340,7 +340,7 @@ class Toolset:
         """Let a call wait for its tool's question; a question that cannot be asked becomes an error's text."""
         own = {
             name: asked[name]
-            for name in ("id", "secret", "tool", "options", "consent", "answer_schema")
+            for name in ("id", "secret", "tool", "options", "consent", "answer_schema", "answer_draft")
             if name in asked
         }
         if "secret" in own:

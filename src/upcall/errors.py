@@ -340,7 +340,7 @@ class UserInputRequired(PortableError):
     called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`; both functions ask this
     way. `consent` (a `ConsentSubject`) is what a yes to a tool of upcall's own is about. `allow_free_text` and
     `multi_select` are those of the question; None is its own default. `schema` is the type or JSON schema of an answer
-    of several fields.
+    of several fields, and `draft` what stands in them at first.
     """
 
     def __init__(
@@ -356,6 +356,7 @@ class UserInputRequired(PortableError):
         allow_free_text: bool | None = None,
         multi_select: bool | None = None,
         schema: Any = None,
+        draft: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
@@ -369,6 +370,7 @@ class UserInputRequired(PortableError):
         self.allow_free_text = allow_free_text
         self.multi_select = multi_select
         self.schema = schema
+        self.draft = draft
 
 
 class AskedOutsideTool(UserInputRequired, UpcallError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ipywidgets import HTML, Button, Dropdown, SelectMultiple, Text, Widget
-from trips import BAD_TEXTS, BOOKED, make_team
+from trips import BAD_TEXTS, BOOKED, BOOKED_AS_CLEARED, make_team
 
 from upcall import Upcall
 from upcall.notebook.forms import Form
@@ -69,3 +69,11 @@ async def test_notebook_keeps_what_a_field_refuses(label: str, wrong: str, messa
     await send(form)
     assert form.run is not None
     assert form.run.result == BOOKED
+
+
+async def test_notebook_field_that_is_cleared_is_empty() -> None:
+    form = await waiting()
+    find(form.widget, Text)["Remark"].value = ""
+    await send(form)
+    assert form.run is not None
+    assert form.run.result == BOOKED_AS_CLEARED

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 from trips import BAD_VALUES, BOOKED, TRIP, Address, Trip, book
 from worlds import pausing
 
 from upcall import Answer, Outcome, PausableAgent, Settings, Upcall, ask
 from upcall.errors import AnswerRefused, FieldsRefused, UnusableSchema, UserInputRequired
 from upcall.policy.duplicates import share_answer
+from upcall.questions import answer_form
 from upcall.questions.answer_form import AnswerForm
-from upcall.questions.matching import parse_answer
+from upcall.questions.matching import match_answers, parse_answer
 from upcall.questions.question import Question
 from upcall.testing import Call, ScriptedModelClient
 
@@ -49,12 +50,97 @@ async def test_typed_answer_the_model_refuses_is_asked_again() -> None:
         (question,) = again.questions
         assert question.context == "What was answered does not fit: traveller: give a surname too."
         assert question.answer_form is not None
-        shown = {each.name: each.default_text for each in question.answer_form.fields}
+        shown = {each.name: each.begun_text for each in question.answer_form.fields}
         assert (shown["traveller"], shown["address.city"]) == ("Ada", "Oslo")
         again = await app_of(model, book).answer(asked.id, {**TRIP, "traveller": "Ada"})
         assert "(2 times so far)" in (again.questions[0].context or "")
         done = await app_of(model, book).answer(asked.id, Trip.model_validate(TRIP))
     assert done.result == "Done."
+
+
+async def test_long_answer_the_model_refuses_is_kept() -> None:
+    remark = "First line\n" + "x" * 50_000
+    with ScriptedModelClient([Call("book"), "Done."]) as model:
+        asked = await app_of(model, book).start("Book it")
+        again = await app_of(model, book).answer(asked.id, {**TRIP, "traveller": "Ada", "remark": remark})
+        (question,) = again.questions
+        assert question.context == "What was answered does not fit: traveller: give a surname too."
+        assert question.answer_form is not None
+        shown = {each.name: each.begun_text for each in question.answer_form.fields}
+        assert shown["remark"] == remark
+        kept = question.answer_form.take({**shown, "traveller": "Ada Byron"})
+        done = await app_of(model, book).answer(asked.id, kept)
+        assert next(iter(model.requests[-1].tool_results.values())).endswith(f"({remark})")
+    assert done.result == "Done."
+
+
+async def test_cleared_field_stays_empty_when_asked_again() -> None:
+    class Note(BaseModel):
+        text: str
+        place: str | None = "here"
+
+        @field_validator("text")
+        @classmethod
+        def _has_an_end(cls, value: str) -> str:
+            if not value.endswith("."):
+                raise ValueError("end it")
+            return value
+
+    def write() -> str:
+        """Write it."""
+        return repr(ask("What?", schema=Note))
+
+    with ScriptedModelClient([Call("write"), "Done."]) as model:
+        asked = await app_of(model, write).start("Write it")
+        again = await app_of(model, write).answer(asked.id, {"text": "a", "place": None})
+        form = again.questions[0].answer_form
+        assert form is not None
+        drawn = {each.name: each.begun_text for each in form.fields}
+        await app_of(model, write).answer(asked.id, form.take({**drawn, "text": "a."}))
+        assert [*model.requests[-1].tool_results.values()] == ["Note(text='a.', place=None)"]
+
+
+def test_answer_that_is_too_long_is_kept() -> None:
+    given = {"traveller": "x" * 60_000, "remark": "y" * 60_000}
+    with pytest.raises(FieldsRefused, match="at most 100,000 are taken") as refused:
+        parse_answer(asked_of({"properties": {"traveller": {"type": "string"}, "remark": {}}}), given)
+    assert refused.value.given == given
+
+
+async def test_form_that_cannot_be_shown_takes_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedModelClient([Call("book"), "Done."]) as model:
+        asked = await app_of(model, book).start("Book it")
+        monkeypatch.setattr(answer_form, "MAX_FIELDS", 3)
+        answer_form._read_form.cache_clear()
+        app = app_of(model, book)
+        assert [each.id for each in await app.list()] == [asked.id]
+        (question,) = (await app.get(asked.id)).questions
+        problem = "its fields cannot be shown: a form has 1 to 3 fields, and this one 10."
+        assert question.as_text().endswith(f"Answer with a JSON object by the schema of the question; {problem}")
+        with pytest.raises(AnswerRefused, match=r"is not a JSON object\. Its fields cannot be shown"):
+            await app.answer(asked.id, "To Oslo")
+        with pytest.raises(FieldsRefused, match="'many' is not of type 'integer'"):
+            await app.answer(asked.id, {**TRIP, "nights": "many"})
+        await app.answer(asked.id, json.dumps(TRIP))
+        assert [*model.requests[-1].tool_results.values()] == [BOOKED]
+
+
+async def test_raised_form_that_cannot_be_shown_is_refused() -> None:
+    def order() -> str:
+        """Order it."""
+        raise UserInputRequired("Where to?", schema={"type": "string"})
+
+    with ScriptedModelClient([Call("order"), "Done."]) as model:
+        done = await app_of(model, order).start("Order it")
+        assert "has no fields" in next(iter(model.requests[-1].tool_results.values()))
+    assert done.result == "Done."
+
+
+def test_field_named_like_a_question_id_is_a_field() -> None:
+    schema: dict[str, Any] = {"properties": {"face": {"type": "string"}}}
+    question = asked_of(schema).model_copy(update={"id": "facedc0ffee1"})
+    (given,) = match_answers({"face": "round"}, [question])
+    assert given.text == '{"face": "round"}'
 
 
 async def test_typed_question_that_is_declined_gives_the_answer() -> None:
@@ -107,7 +193,7 @@ def test_typed_answer_names_each_field_that_is_wrong() -> None:
 def test_form_reads_what_was_typed_into_its_fields() -> None:
     texts = {
         "traveller": " Ada Byron ",
-        "nights": "",
+        "nights": "3",
         "start": "2026-03-01",
         "seat": "Aisle",
         "price": "19.9",
@@ -116,7 +202,7 @@ def test_form_reads_what_was_typed_into_its_fields() -> None:
         "address.city": "Oslo",
         "address.zip": "",
     }
-    more = {"seat": "aisle", "price": 19.9, "extras": ["bag", "meal"], "flexible": True}
+    more = {"nights": 3, "seat": "aisle", "price": "19.9", "extras": ["bag", "meal"], "flexible": True}
     assert FORM.check(FORM.take(texts)) == {**TRIP, **more}
 
 
@@ -139,9 +225,10 @@ def test_form_describes_each_field_in_a_line() -> None:
         "  - nights (whole number, 1 to 30, at first 2): Number of nights",
         "  - start (date, such as 2026-01-31)",
         "  - seat (one of window | aisle, at first window)",
-        "  - price (number, may be left empty)",
+        "  - price (decimal number, may be left empty)",
         "  - extras (some of meal | bag, may be left empty)",
         "  - flexible (yes or no, at first No)",
+        "  - remark (text, at first No smoking)",
         "  - address.city (text): Where to deliver",
         "  - address.zip (text, may be left empty)",
     ]
@@ -227,6 +314,8 @@ def test_questions_of_different_forms_share_no_answer() -> None:
     assert share_answer(one, one.model_copy(update={"id": "b"}))
     assert not share_answer(one, other)
     assert not share_answer(one, Question(question="Which trip?"))
+    numbers, flags = (asked_of({"properties": {"a": {"enum": each}}}) for each in ([0, 1], [False, True]))
+    assert not share_answer(numbers, flags)
 
 
 def test_typed_answer_comes_back_from_the_store_as_asked() -> None:

@@ -28,7 +28,7 @@ from mcp.types import (
 )
 from scenario import TASK
 from services import ASK, Site, one_agent, serving
-from trips import BAD_VALUES, BOOKED, TRIP, make_team
+from trips import BAD_VALUES, BOOKED, BOOKED_AS_CLEARED, TRIP, make_team
 
 import upcall
 from upcall import ask_secret
@@ -252,11 +252,12 @@ async def test_session_end_is_no_error_in_the_log(
 async def test_typed_question_is_asked_as_fields_again() -> None:
     wrong = {"traveller": "Ada Byron", "nights": 0, "start": "2026-03-01", "seat": "window", "address.city": "Oslo"}
     human = User(
-        ElicitResult(action="accept", content=wrong), ElicitResult(action="accept", content={**wrong, "nights": 2})
+        ElicitResult(action="accept", content=wrong),
+        ElicitResult(action="accept", content={**wrong, "nights": 2, "remark": ""}),
     )
     async with serving(make_team) as site, connected(site, "alice", human) as session:
         run = await call(session, "start", task="Book it")
-        assert (run["status"], run["result"]) == ("completed", BOOKED)
+        assert (run["status"], run["result"]) == ("completed", BOOKED_AS_CLEARED)
     first, again = (
         each.requestedSchema["properties"] for each in human.asked if isinstance(each, ElicitRequestFormParams)
     )

@@ -9,12 +9,17 @@ from typing import Any
 import httpx
 import pytest
 import trips
+from autogen_agentchat.base import Team
 from lab import CHROMIUM, chromium, looking
 from looks import look
 from playwright.async_api import expect
 from scenario import upcall
 from services import OPERATOR, serving, settle, start
-from trips import BAD_VALUES, BOOKED, TRIP, Trip, make_team
+from trips import BAD_VALUES, BOOKED, BOOKED_AS_CLEARED, TRIP, Trip, make_team
+from worlds import pausing
+
+from upcall import PausableAgent, ask
+from upcall.testing import Call, ScriptedModelClient
 
 
 def flatten(values: dict[str, Any]) -> dict[str, Any]:
@@ -40,8 +45,34 @@ async def test_typed_answer_over_http_is_refused_by_field() -> None:
             given = {"answers": {question["id"]: {**TRIP, name: value}}}
             refused = await alice.post(path, json=given)
             assert (refused.status_code, refused.json()["fields"]) == (422, {name: message})
-        assert (await alice.post(path, json={"answers": {question["id"]: TRIP}})).status_code == 200
-        assert (await settle(alice, asked["run_id"]))["result"] == BOOKED
+        given = {"outcome": "answered", "fields": {**TRIP, "remark": ""}}
+        assert (await alice.post(path, json={"answers": {question["id"]: given}})).status_code == 200
+        assert (await settle(alice, asked["run_id"]))["result"] == BOOKED_AS_CLEARED
+
+
+def ask_outcome() -> str:
+    """Ask how it went."""
+    rule = {"type": "string"}
+    return repr(ask("How did it go?", schema={"properties": {"outcome": rule, "text": rule}, "required": ["outcome"]}))
+
+
+@pytest.mark.slow
+async def test_fields_named_like_an_outcome_are_answered_over_http() -> None:
+    def team() -> Team:
+        return pausing(PausableAgent("solo", ScriptedModelClient([Call("ask_outcome"), "Done."]), tools=[ask_outcome]))
+
+    async with serving(team) as site, await site.caller("alice") as alice:
+        asked = await start(alice)
+        path, name = f"/api/runs/{asked['run_id']}/answers", asked["questions"][0]["id"]
+        fields = {"outcome": "skipped", "text": "nobody came"}
+        refused = await alice.post(path, json={"answers": {name: {"outcome": "answered", "text": "good"}}})
+        assert refused.status_code == 422
+        assert "outcome is skipped or declined; to fill in fields of these names" in refused.json()["detail"]
+        envelope = {"outcome": "answered", "fields": fields}
+        assert (await alice.post(path, json={"answers": {name: envelope}})).status_code == 200
+        await settle(alice, asked["run_id"])
+        stored = (await site.service.store.load(asked["run_id"])).run
+        assert json.loads(stored.answers[0].text) == fields
 
 
 async def post(me: httpx.AsyncClient, run: str, **more: Any) -> dict[str, Any]:
@@ -110,6 +141,8 @@ async def test_page_draws_fields_and_keeps_what_was_entered(place: str) -> None:
             await page.get_by_label(label).fill(text)
         await page.get_by_label("Seat").select_option("aisle")
         await page.get_by_label("bag").check()
+        await page.get_by_label("Remark").fill("")
+        await page.get_by_label("Flexible").select_option("")
         await page.get_by_role("button", name="Answer").click()
         await expect(page.get_by_role("alert")).to_contain_text("start: Field required")
         for label, text in wrong.items():
@@ -117,6 +150,8 @@ async def test_page_draws_fields_and_keeps_what_was_entered(place: str) -> None:
             await expect(page.get_by_label(label)).to_have_attribute("aria-invalid", "true")
         await expect(page.get_by_label("Seat")).to_have_value("aisle")
         await expect(page.get_by_label("bag")).to_be_checked()
+        await expect(page.get_by_label("Remark")).to_have_value("")
+        await expect(page.get_by_label("Flexible")).to_have_value("")
         await expect(page.get_by_text("String should have at least 2 characters", exact=True)).to_be_visible()
         await look(page, f"typed-{place}-wrong")
         right = {
@@ -129,7 +164,8 @@ async def test_page_draws_fields_and_keeps_what_was_entered(place: str) -> None:
         for label, text in {**right, "Address: City": "Oslo"}.items():
             await page.get_by_label(label).fill(text)
         await page.get_by_label("Seat").select_option("window")
+        await page.get_by_label("Flexible").select_option("No")
         await page.get_by_role("button", name="Answer").click()
         async with await site.caller() as me:
             await expect(page.get_by_label("Traveller")).to_have_count(0)
-            assert (await settle(me, asked["run_id"]))["result"] == BOOKED
+            assert (await settle(me, asked["run_id"]))["result"] == BOOKED_AS_CLEARED

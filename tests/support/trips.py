@@ -34,6 +34,7 @@ class Trip(BaseModel):
     price: Decimal | None = None
     extras: list[Literal["meal", "bag"]] = []
     flexible: bool = False
+    remark: str = "No smoking"
     address: Address
 
     @field_validator("traveller")
@@ -45,7 +46,9 @@ class Trip(BaseModel):
 
 
 TRIP: dict[str, Any] = {"traveller": "Ada Byron", "start": "2026-03-01", "address": {"city": "Oslo"}}
-BOOKED = "Ada Byron, 2 nights from 2026-03-01, WINDOW, Oslo"
+BOOKED = "Ada Byron, 2 nights from 2026-03-01, WINDOW, Oslo (No smoking)"
+BOOKED_AS_CLEARED = BOOKED.replace("No smoking", "")
+"""What is booked where the remark is cleared, which has a default."""
 
 BAD_VALUES: list[tuple[str, object, str]] = [
     ("nights", "many", "Input should be a valid integer, unable to parse string as an integer"),
@@ -57,6 +60,8 @@ BAD_VALUES: list[tuple[str, object, str]] = [
     ("start", 5, "Input should be a date, such as 2026-01-31"),
     ("seat", "roof", "Input should be 'window' or 'aisle'"),
     ("price", "NaN", "Input should be a finite number"),
+    ("price", 0.1234567890123456, "Input should be a text: a number of so many digits is not read exactly"),
+    ("nights", "", "Input should not be empty"),
     ("extras", ["meal", "dog"], "Input should be 'meal' or 'bag'"),
     ("flexible", "perhaps", "Input should be a valid boolean, unable to interpret input"),
     ("traveller", None, "Input should be a valid string"),
@@ -71,10 +76,11 @@ BAD_VALUES: list[tuple[str, object, str]] = [
 BAD_TEXTS = [
     ("Number of nights", "many", "nights: Input should be a valid integer"),
     ("Number of nights", "0", "nights: Input should be greater than or equal to 1"),
+    ("Number of nights", " ", "nights: Input should not be empty"),
     ("Start", "2026-02-31", "start: Input should be a valid date or datetime, day value is outside"),
     ("Start", "", "start: Field required"),
     ("Seat", "roof", "seat: Input should be 'window' or 'aisle'"),
-    ("Price", "cheap", "price: Input should be a valid number"),
+    ("Price", "cheap", "price: Input should be a valid decimal"),
     ("Flexible", "perhaps", "flexible: Input should be a valid boolean"),
     ("Address: City", "O", "address.city: String should have at least 2 characters"),
     ("Address: Zip", "12", "address.zip: String should match pattern"),
@@ -87,7 +93,8 @@ def book() -> str:
     trip = ask("Which trip?", schema=Trip)
     if isinstance(trip, Answer):
         return f"Not booked: {trip.outcome}."
-    return f"{trip.traveller}, {trip.nights} nights from {trip.start}, {trip.seat.name}, {trip.address.city}"
+    where = f"{trip.seat.name}, {trip.address.city} ({trip.remark})"
+    return f"{trip.traveller}, {trip.nights} nights from {trip.start}, {where}"
 
 
 def reply(request: Any) -> Any:

@@ -8,13 +8,14 @@ import pytest
 import trips
 from scenario import upcall
 from screens import CTRL_C, DOWN, ENTER, ESCAPE, Desk, desk
-from trips import BAD_TEXTS, BOOKED
+from trips import BAD_TEXTS, BOOKED_AS_CLEARED
 
 __all__ = ["desk"]
 
-GOOD_TEXTS = ["Ada Byron", "", "2026-03-01", "1", "", "", "", "Oslo", ""]
+GOOD_TEXTS = ["Ada Byron", "", "2026-03-01", "1", "", "", "", "/empty", "Oslo", ""]
 LABELS = [
-    *("Traveller", "Number of nights", "Start", "Seat", "Price", "Extras", "Flexible", "Address: City", "Address: Zip"),
+    *("Traveller", "Number of nights", "Start", "Seat", "Price", "Extras", "Flexible", "Remark"),
+    *("Address: City", "Address: Zip"),
 ]
 
 
@@ -31,10 +32,10 @@ def test_fields_are_asked_in_lines_until_each_fits(run_id: str, desk: Desk) -> N
     for label, good in zip(LABELS, GOOD_TEXTS, strict=True):
         screen.wait_for(f"  {label} (")
         for _, wrong, message in (each for each in BAD_TEXTS if each[0] == label):
-            screen.press(wrong, ENTER)
+            screen.press(wrong.strip() or "/empty", ENTER)
             screen.wait_for(message)
         screen.press(good, ENTER)
-    screen.wait_for(BOOKED)
+    screen.wait_for(BOOKED_AS_CLEARED)
     assert screen.end() == 0
 
 
@@ -61,11 +62,14 @@ def test_field_before_is_changed_by_going_back(run_id: str, desk: Desk) -> None:
     screen.press(DOWN, " ", ENTER)
     screen.wait_for("Extras: bag")
     screen.press(ENTER)
+    screen.wait_for("Remark: No smoking")
+    screen.press("\x15", ENTER)
+    screen.wait_for("Remark: (empty)")
     screen.wait_for("Address: City:")
     screen.press("Oslo", ENTER)
     screen.wait_for("Address: Zip:")
     screen.press(ENTER)
-    screen.wait_for(BOOKED)
+    screen.wait_for(BOOKED_AS_CLEARED)
     assert screen.end() == 0
     assert upcall("show", run_id, "--store", "runs.db", "--json").json["status"] == "completed"
 

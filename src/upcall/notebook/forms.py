@@ -35,7 +35,7 @@ from upcall.notebook.displays import (
 )
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.answer_form import AnswerForm, FormField
+from upcall.questions.answer_form import AnswerForm, FormField, is_long
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
 from upcall.questions.question_form import OTHER, QuestionForm
@@ -451,7 +451,7 @@ class _TypedField(_FormField):
         return self._answer_form.take({name: _read(widget) for name, widget in self._fields.items()})
 
     def _heading(self, also: Sequence[Question]) -> str:
-        return question_html(self.question.model_copy(update={"answer_schema": None}), also, in_form=True)
+        return question_html(self.question.without_fields(), also, in_form=True)
 
     def _text(self) -> Any:
         return None
@@ -459,12 +459,13 @@ class _TypedField(_FormField):
     def _draw_field(self, field: FormField) -> Any:
         named = {"description": field.label, "tooltip": _describe(field), "layout": _WIDE}
         if field.choices and field.several:
-            widget = widgets.SelectMultiple(options=field.labels, value=tuple(field.default_labels), **named)
+            widget = widgets.SelectMultiple(options=field.labels, value=tuple(field.begun_labels), **named)
         elif field.choices:
             options = [("", ""), *((label, label) for label in field.labels)]
-            widget = widgets.Dropdown(options=options, value=next(iter(field.default_labels), ""), **named)
+            widget = widgets.Dropdown(options=options, value=next(iter(field.begun_labels), ""), **named)
         else:
-            widget = widgets.Text(value=field.default_text, **named)
+            kind = widgets.Textarea if is_long(field.begun_text) else widgets.Text
+            widget = kind(value=field.begun_text, **named)
         widget.style.description_width = "14em"
         return widget
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable, Sequence
 
 from upcall.errors import AnswerRefused, ConfigurationError
@@ -56,7 +55,7 @@ def _places(question: Question) -> list[Hashable]:
     if question.is_risk or not key.stands_alone:
         return []
     # The common key of two questions that share an answer, whatever their options.
-    fields = question.answer_schema and (json.dumps(question.answer_schema, sort_keys=True), question.context)
+    fields = question.schema_text and (question.schema_text, question.context)
     meaning = (key, question.assignee, (question.path, question.tool) if question.secret else None, fields)
     form = (question.allow_free_text, question.multi_select) if question.options else None
     places: list[Hashable] = [(meaning, frozenset(option_labels(question)), form)]

@@ -122,9 +122,9 @@ def _same_form(one: Question, other: Question) -> bool:
 def have_same_fields(one: Question, other: Question) -> bool:
     """Return whether an answer has no fields in both questions, or the same in both, asked for the same reason: that
     may be what was wrong with the answer before."""
-    if one.answer_schema is None and other.answer_schema is None:
+    if not one.schema_text and not other.schema_text:
         return True
-    return (one.answer_schema, one.context) == (other.answer_schema, other.context)
+    return (one.schema_text, one.context) == (other.schema_text, other.context)
 
 
 def option_labels(question: Question) -> set[str]:

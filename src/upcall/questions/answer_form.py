@@ -3,17 +3,21 @@
 A form is flat, since every door draws it so: one nested level stands in it by dotted names (``address.city``). What a
 form cannot show is refused where it is asked for. The check is pydantic's, on a model that is made of the fields: it
 reads what people type (``3``, ``yes``, ``2026-01-31``) and what programs send.
+
+What a person sees is what is sent: a field that they leave empty or clear is empty. It gets its default only where that
+does not stand in it: in an object that may be left out, of which nothing is filled in at first.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
+from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -53,6 +57,7 @@ class FieldKind(StrEnum):
 
     TEXT = "text"
     NUMBER = "number"
+    DECIMAL = "decimal number"
     INTEGER = "whole number"
     FLAG = "yes or no"
     DATE = "date"
@@ -62,7 +67,19 @@ class FieldKind(StrEnum):
 
 
 _FORMATS = {"date": FieldKind.DATE, "time": FieldKind.TIME, "date-time": FieldKind.DATE_TIME}
-_TYPES = {"number": FieldKind.NUMBER, "integer": FieldKind.INTEGER, "boolean": FieldKind.FLAG}
+_DECIMAL = "decimal"
+"""Stands for the type of a number that is read exactly, which JSON schema has not."""
+
+_TYPES = {
+    "number": FieldKind.NUMBER,
+    _DECIMAL: FieldKind.DECIMAL,
+    "integer": FieldKind.INTEGER,
+    "boolean": FieldKind.FLAG,
+}
+_NUMBERS = frozenset({FieldKind.NUMBER, FieldKind.DECIMAL, FieldKind.INTEGER})
+_EXACT_DIGITS = 15
+"""Up to how many digits a float is the number that was written."""
+
 _EXAMPLES = {
     FieldKind.DATE: "2026-01-31",
     FieldKind.TIME: "14:30",
@@ -71,8 +88,10 @@ _EXAMPLES = {
 _PYTHON: Mapping[FieldKind, Any] = {
     FieldKind.TEXT: str,
     FieldKind.NUMBER: Annotated[float, Field(allow_inf_nan=False)],
+    FieldKind.DECIMAL: Decimal,
     FieldKind.INTEGER: int,
     FieldKind.FLAG: bool,
+    FieldKind.CHOICE: Any,
     FieldKind.DATE: date,
     FieldKind.TIME: time,
     FieldKind.DATE_TIME: datetime,
@@ -98,8 +117,10 @@ class FormField:
         description: what it means; may be empty.
         kind: what it takes.
         required: whether what it belongs to is not complete without it.
-        in_optional: whether that may be left out as a whole.
-        default: what stands in it at first; None for nothing.
+        in_optional: whether that may be left empty as a whole.
+        default: what it gets where it is left out; None for nothing.
+        begun: what stands in it at first; None for nothing.
+        keeps_default: whether it is left out where it is empty, though it has a default: that does not stand in it.
         choices: what can be chosen, each value with its title; yes and no for a flag.
         several: whether it takes several values.
         rules: the bounds of each value, by the words of JSON schema; of the list by ``minItems`` and ``maxItems``.
@@ -115,6 +136,8 @@ class FormField:
     required: bool = False
     in_optional: bool = False
     default: JsonValue = None
+    begun: JsonValue = None
+    keeps_default: bool = False
     choices: tuple[tuple[JsonValue, str], ...] = ()
     several: bool = False
     rules: tuple[tuple[str, Any], ...] = ()
@@ -124,7 +147,27 @@ class FormField:
     @property
     def must_fill(self) -> bool:
         """Whether the form cannot be sent without it."""
-        return self.required and not self.in_optional
+        return self.required and not self.in_optional and self.empty_value is None and not self.nullable
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether the form can be sent with it empty."""
+        return not self.must_fill and (self.in_optional or not self.is_sent_empty or self.takes(self.empty_value))
+
+    @property
+    def is_sent_empty(self) -> bool:
+        """Whether it is sent where it is empty, instead of being left out."""
+        if self.required:
+            return self.nullable or self.empty_value is not None
+        return not _is_blank(self.default) and not self.keeps_default
+
+    @property
+    def empty_value(self) -> JsonValue:
+        """What an empty one is sent as: no values, null where that may stand in it, else no text. None for a text that
+        is required: an empty one is none."""
+        if self.several and not dict(self.rules).get("minItems"):
+            return []
+        return None if self.nullable or self.required else ""
 
     @property
     def label(self) -> str:
@@ -142,25 +185,36 @@ class FormField:
         return _EXAMPLES.get(self.kind, "")
 
     @property
-    def default_labels(self) -> list[str]:
+    def begun_labels(self) -> list[str]:
         """The titles of the choices that are made at first."""
-        chosen = self.default if isinstance(self.default, list) else [self.default]
-        return [title for value, title in self.choices if any(_is_same(value, each) for each in chosen)]
+        return self.list_labels(self.begun)
+
+    def list_labels(self, value: object) -> list[str]:
+        """Return the titles of the choices that a value makes."""
+        chosen = value if isinstance(value, list) else [value]
+        return [
+            title for known, title in self.choices if any(_is_same(known, each) or title == each for each in chosen)
+        ]
 
     @property
-    def default_text(self) -> str:
-        """The default as it is written into the field."""
-        return self.show(self.default)
+    def begun_text(self) -> str:
+        """What stands in it at first, as it is written."""
+        return self.show(self.begun)
 
     def show(self, value: JsonValue) -> str:
         """Write a value of the field as a person does."""
         if value is None:
             return ""
-        each = value if isinstance(value, list) else [value]
-        titles = {json.dumps(known): title for known, title in self.choices}
-        return ", ".join(
-            titles.get(json.dumps(one)) or (one if isinstance(one, str) else json.dumps(one)) for one in each
-        )
+        if isinstance(value, list):
+            parts = [self._show_one(each) for each in value]
+            is_split = any(each != each.strip() or "," in each or "\n" in each or not each for each in parts)
+            is_json = is_split or bool(parts and parts[0].startswith("["))
+            return json.dumps(value, ensure_ascii=False) if is_json and not self.choices else ", ".join(parts)
+        return self._show_one(value)
+
+    def _show_one(self, value: JsonValue) -> str:
+        title = next((title for known, title in self.choices if _is_same(known, value)), None)
+        return title or (value if isinstance(value, str) else json.dumps(value))
 
     def describe(self) -> str:
         """Say in a line what it takes: ``whole number, 1 to 30``."""
@@ -174,9 +228,11 @@ class FormField:
         parts += [f"more than {rules['exclusiveMinimum']}"] if "exclusiveMinimum" in rules else []
         parts += [f"less than {rules['exclusiveMaximum']}"] if "exclusiveMaximum" in rules else []
         parts += [f"such as {self.example}"] if self.example else []
-        if self.default not in (None, []):
-            parts.append(f"at first {one_line(self.default_text, 200)}")
-        elif not self.must_fill:
+        if not _is_blank(self.begun):
+            parts.append(f"at first {one_line(self.begun_text, 200)}")
+        elif self.keeps_default:
+            parts.append(f"{one_line(self.show(self.default), 200)} if it is left empty")
+        elif self.may_be_empty:
             parts.append("may be left empty")
         return ", ".join(parts)
 
@@ -193,14 +249,37 @@ class FormField:
         Raises:
             InvalidFields: it does not fit.
         """
-        if not given or (isinstance(given, str) and not given.strip()):
+        value: object = given
+        if _is_blank(given):
             if self.must_fill:
                 raise InvalidFields({self.name: "Field required"})
-            return None
+            if self.in_optional or not self.is_sent_empty:
+                return None
+            value = self.empty_value
         try:
-            return self._adapter.dump_python(self._adapter.validate_python(given), mode="json")  # type: ignore[no-any-return]
+            return self._validate(value)
         except ValidationError as error:
             raise InvalidFields({self.name: _first_message(error)}) from error
+
+    def takes(self, value: object) -> bool:
+        """Return whether it takes a value."""
+        try:
+            self._validate(value)
+        except ValidationError:
+            return False
+        return True
+
+    def accept(self, value: JsonValue) -> JsonValue:
+        """Return a value as it takes it; None where it does not."""
+        is_of_kind = value is not None and isinstance(value, list) is self.several
+        return self._validate(value) if is_of_kind and self.takes(value) else None
+
+    def begin_with(self, value: JsonValue) -> FormField:
+        """Return it with a value that stands in it at first, if it takes that."""
+        return replace(self, begun=self.accept(value), keeps_default=False)
+
+    def _validate(self, value: object) -> JsonValue:
+        return self._adapter.dump_python(self._adapter.validate_python(value), mode="json")  # type: ignore[no-any-return]
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
@@ -210,12 +289,12 @@ class FormField:
     def annotation(self) -> Any:
         """Its type, as pydantic checks it."""
         rules = dict(self.rules)
-        one: Any = (
-            Literal[tuple(value for value, _ in self.choices)] if self.kind is FieldKind.CHOICE else _PYTHON[self.kind]
-        )
+        one: Any = _PYTHON[self.kind]
         names = {**_NUMBER_RULES, **_TEXT_RULES}
-        if own := {names[each]: value for each, value in rules.items() if each in names}:
+        if own := {names[each]: self._read_rule(value) for each, value in rules.items() if each in names}:
             one = Annotated[one, Field(**own)]
+        if self.kind is FieldKind.CHOICE:
+            one = Annotated[one, AfterValidator(self._require_choice)]
         if self.format:
             one = Annotated[one, AfterValidator(self._check_format)]
         one = Annotated[one, BeforeValidator(self._read)]
@@ -230,7 +309,13 @@ class FormField:
         if isinstance(value, str):
             value = value.strip() if self.kind is not FieldKind.TEXT else value
         match self.kind:
-            case FieldKind.NUMBER | FieldKind.INTEGER if isinstance(value, bool):
+            case FieldKind.TEXT:
+                return value
+            case _ if value == "" and self.kind is not FieldKind.CHOICE:
+                raise ValueError("Input should not be empty")
+            case FieldKind.DECIMAL if isinstance(value, float) and _count_digits(value) > _EXACT_DIGITS:
+                raise ValueError("Input should be a text: a number of so many digits is not read exactly")
+            case FieldKind.NUMBER | FieldKind.DECIMAL | FieldKind.INTEGER if isinstance(value, bool):
                 raise ValueError("Input should be a number")
             case FieldKind.DATE if not (isinstance(value, str) and "-" in value[1:]):
                 raise ValueError(f"Input should be a date, such as {self.example}")
@@ -240,12 +325,22 @@ class FormField:
                 raise ValueError("Input should be true or false")
         return self._find_choice(value)
 
+    def _read_rule(self, value: Any) -> Any:
+        return Decimal(str(value)) if self.kind is FieldKind.DECIMAL else value
+
     def _find_choice(self, value: Any) -> Any:
         if any(_is_same(known, value) for known, _ in self.choices) or not isinstance(value, str):
             return value
         folded = value.casefold()
         named = [known for known, title in self.choices if folded in (title.casefold(), json.dumps(known).casefold())]
         return named[0] if len(named) == 1 else value
+
+    def _require_choice(self, value: Any) -> Any:
+        known = [each for each, _ in self.choices if _is_same(each, value)]
+        if not known:
+            *others, last = [repr(each) for each, _ in self.choices]
+            raise ValueError(f"Input should be {', '.join(others)}{' or ' if others else ''}{last}")
+        return known[0]
 
     def _check_format(self, value: Any) -> Any:
         from jsonschema import FormatChecker
@@ -261,18 +356,42 @@ class FormField:
 
 
 @dataclass(frozen=True)
+class FieldGroup:
+    """An object that is nested in an answer.
+
+    Attributes:
+        name: its name; that of each of its fields begins with it.
+        required: whether the answer is not complete without it.
+        nullable: whether null may stand in its place.
+        has_default: whether it gets another value than null where it is left out.
+        is_begun: whether something may stand in its fields at first: the person is shown what it is then.
+    """
+
+    name: str
+    required: bool
+    nullable: bool
+    has_default: bool
+    is_begun: bool
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether it may be left empty with all its fields."""
+        return self.nullable or not (self.required or self.has_default)
+
+
+@dataclass(frozen=True)
 class AnswerForm:
     """The form of an answer.
 
     Attributes:
         fields: in the order of the schema, nested ones in the place of what they are nested in.
-        optional_groups: the names of what may be left out with all its fields.
-        nullable_groups: those of them in whose place null may stand.
+        groups: the objects that are nested, by their names.
+        model: what checks an answer.
     """
 
     fields: tuple[FormField, ...]
-    optional_groups: frozenset[str] = frozenset()
-    nullable_groups: frozenset[str] = frozenset()
+    groups: Mapping[str, FieldGroup]
+    model: type[BaseModel]
 
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> AnswerForm:
@@ -301,23 +420,35 @@ class AnswerForm:
             InvalidFields: a field is missing, unknown or does not fit.
         """
         try:
-            filled = self._model.model_validate(self.nest(given))
+            filled = self.model.model_validate(self.nest(given))
         except ValidationError as error:
             raise InvalidFields(_list_problems(error)) from error
         return filled.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def take(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what stands in the fields of a form that was sent, by their names, without those that are empty; null
-        where an empty one would get its default otherwise."""
-        used = {name.partition(".")[0] for name, value in given.items() if "." in name and not _is_blank(value)}
+        """Return what stands in the fields of a form that was sent, by their names: an empty one as what that means.
+        Fields that are not among those given get their defaults."""
+        used = {name.partition(".")[0] for name, value in given.items() if not _is_blank(value)}
         taken: dict[str, Any] = {}
         for name, value in given.items():
-            field, (group, dot, _) = self._by_name.get(name), name.partition(".")
-            if not _is_blank(value):
+            field, group = self._by_name.get(name), self.groups.get(name.partition(".")[0])
+            if group is not None and group.name not in used and group.may_be_empty:
+                taken |= {group.name: None} if group.required or group.has_default else {}
+            elif not _is_blank(value):
                 taken[name] = value
-            elif field is not None and field.nullable and field.default is not None and (not dot or group in used):
-                taken[name] = None
+            elif field is not None and field.is_sent_empty:
+                taken[name] = field.empty_value
+            elif group is not None:
+                taken.setdefault(group.name, {})
         return taken
+
+    def begin_with(self, values: Mapping[str, Any]) -> AnswerForm:
+        """Return the form in which an earlier answer stands at first."""
+        groups = {
+            name: replace(each, is_begun=isinstance(values[name], Mapping)) if name in values else each
+            for name, each in self.groups.items()
+        }
+        return replace(self, fields=tuple(_begin_field(each, groups, values) for each in self.fields), groups=groups)
 
     def nest(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return an object in which each nested field stands in its own object."""
@@ -334,16 +465,6 @@ class AnswerForm:
                 nested[name] = dict(value) if isinstance(value, Mapping) else value
         return nested
 
-    def flatten(self, values: Mapping[str, Any]) -> dict[str, JsonValue]:
-        """Return the values of an answer by the names of the fields."""
-        flat: dict[str, JsonValue] = {}
-        for name, value in values.items():
-            if isinstance(value, Mapping):
-                flat |= {f"{name}.{inner}": each for inner, each in value.items()}
-            else:
-                flat[name] = value
-        return {name: value for name, value in flat.items() if name in self._by_name}
-
     def describe(self) -> list[str]:
         """Return a line for each field: its name, what it takes, and what it means."""
         return [self._describe_field(field) for field in self.fields]
@@ -359,20 +480,31 @@ class AnswerForm:
     def _by_name(self) -> Mapping[str, FormField]:
         return {field.name: field for field in self.fields}
 
-    @cached_property
-    def _model(self) -> type[BaseModel]:
-        groups: dict[str, list[FormField]] = {}
-        for field in self.fields:
-            groups.setdefault(field.name.partition(".")[0] if "." in field.name else "", []).append(field)
-        top: dict[str, Any] = {}
-        for number, name in enumerate(each for each in groups if each):
-            kind: Any = _make_model([(field.name.partition(".")[2], field) for field in groups[name]])
-            kind = kind | None if name in self.nullable_groups else kind
-            top[f"group_{number}"] = (
-                kind,
-                Field(default=... if name not in self.optional_groups else None, alias=name),
-            )
-        return _make_model([(field.name, field) for field in groups.get("", [])], **top)
+
+def _begin_field(field: FormField, groups: Mapping[str, FieldGroup], values: Mapping[str, Any]) -> FormField:
+    """Return a field with what an earlier answer has in its place; with its default where that says nothing of it."""
+    name, dot, inner = field.name.partition(".")
+    if not dot:
+        return field.begin_with(values[name]) if name in values else field
+    if name not in values:
+        return field
+    given = values[name] if groups[name].is_begun else {}
+    begun = field.begin_with(given.get(inner, field.default))
+    keeps_default = not _is_blank(field.default)
+    return begun if groups[name].is_begun else replace(begun, begun=None, keeps_default=keeps_default)
+
+
+def _make_form_model(fields: Sequence[FormField], groups: Mapping[str, FieldGroup]) -> type[BaseModel]:
+    grouped: dict[str, list[tuple[str, FormField]]] = {}
+    for field in fields:
+        name, dot, inner = field.name.partition(".")
+        grouped.setdefault(name if dot else "", []).append((inner if dot else name, field))
+    top: dict[str, Any] = {}
+    for number, group in enumerate(groups.values()):
+        kind: Any = _make_model(grouped[group.name])
+        kind = kind | None if group.nullable else kind
+        top[f"group_{number}"] = kind, Field(default=... if group.required else None, alias=group.name)
+    return _make_model(grouped.get("", []), **top)
 
 
 def _make_model(fields: Sequence[tuple[str, FormField]], **more: Any) -> type[BaseModel]:
@@ -429,7 +561,12 @@ def _is_blank(value: Any) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two values are the same in JSON, where true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _count_digits(value: float) -> int:
+    return len(Decimal(repr(value)).as_tuple().digits)
 
 
 # -- reading a schema -------------------------------------------------------------------------------------------------
@@ -441,34 +578,29 @@ def _read_form(text: str) -> AnswerForm:
     reader = _SchemaReader(root)
     top, _ = reader.simplify(root, "the schema")
     fields: list[FormField] = []
-    optional, nullable = set[str](), set[str]()
+    groups: dict[str, FieldGroup] = {}
     for name, schema, required in _list_properties(top, "the schema"):
-        plain, may_be_null = reader.simplify(schema, name)
+        plain, nullable = reader.simplify(schema, name)
         if plain.get("type") != "object" and "properties" not in plain:
             fields.append(reader.read_field(name, schema, required=required))
             continue
-        optional |= {name} - ({name} if required else set())
-        nullable |= {name} if may_be_null else set()
-        begun = plain.get("default") or {}
-        for inner, each, inner_required in _list_properties(plain, name):
-            each = {**each, "default": begun[inner]} if isinstance(begun, dict) and inner in begun else each
-            fields.append(
-                reader.read_field(
-                    f"{name}.{inner}",
-                    each,
-                    required=inner_required,
-                    in_optional=not required,
-                    group=_title_of(plain, name),
-                )
-            )
+        begun = plain.get("default")
+        has_default = isinstance(begun, dict)
+        groups[name] = FieldGroup(name, required, nullable, has_default, has_default or (required and not nullable))
+        fields += reader.read_group(groups[name], plain, begun if isinstance(begun, dict) else {})
     if not 0 < len(fields) <= MAX_FIELDS:
         raise UnusableSchema(f"a form has 1 to {MAX_FIELDS} fields, and this one {len(fields)}")
-    form = AnswerForm(tuple(fields), frozenset(optional), frozenset(nullable))
-    try:
-        form._model.model_fields  # noqa: B018 - built now, so that what pydantic cannot check is refused here.
+    try:  # Built now, so that what pydantic cannot check is refused here.
+        return AnswerForm(tuple(map(_propose_default, fields)), groups, _make_form_model(fields, groups))
     except (SchemaError, PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError) as error:
         raise UnusableSchema(f"the schema cannot be checked: {one_line(str(error), 200)}") from error
-    return form
+
+
+def _propose_default(field: FormField) -> FormField:
+    """Return a field in which its default stands at first; without it where it does not take that."""
+    default = field.accept(field.default)
+    begun = None if field.keeps_default else field.accept(field.begun)
+    return replace(field, default=default, begun=begun, keeps_default=field.keeps_default and not _is_blank(default))
 
 
 def _list_properties(schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
@@ -489,22 +621,27 @@ def _list_properties(schema: Mapping[str, Any], where: str) -> Iterator[tuple[st
 class _SchemaReader:
     root: Mapping[str, Any]
 
-    def simplify(self, schema: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
+    def simplify(self, schema: Mapping[str, Any], where: str, depth: int = 0) -> tuple[dict[str, Any], bool]:
         """Return a schema without references and without null, and whether null was in it."""
+        if depth > _MAX_REFERENCES:
+            raise UnusableSchema(f"{where} refers to itself")
         found, nullable = self._resolve(schema, where), False
         for word in ("anyOf", "oneOf", "allOf"):
             if word not in found:
                 continue
-            kinds = [self._resolve(each, where) for each in found[word]]
-            others = [each for each in kinds if each.get("type") != "null"]
-            nullable |= len(others) < len(kinds)
             rest = {key: value for key, value in found.items() if key != word}
+            kinds = [self.simplify(each, where, depth + 1) for each in found[word]]
+            others = [each for each, _ in kinds if not _is_null(each)]
+            nulls = [may_be_null or _is_null(each) for each, may_be_null in kinds]
+            nullable |= all(nulls) if word == "allOf" else any(nulls)
             if len(others) == 1:
                 found = {**others[0], **rest}
-            elif word != "allOf" and all("const" in each for each in others):
+            elif word != "allOf" and others and all("const" in each for each in others):
                 found = {**rest, "oneOf": others}
+                break
             elif {each.get("type") for each in others} == {"number", "string"}:  # How pydantic writes Decimal.
-                found = {**next(each for each in others if each["type"] == "number"), **rest}
+                number = next(each for each in others if each["type"] == "number")
+                found = {**number, **rest, "type": _DECIMAL}
             else:
                 raise UnusableSchema(f"{where} may be of several kinds ({word}), which no form shows")
         if isinstance(found.get("type"), list):
@@ -534,6 +671,16 @@ class _SchemaReader:
             schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
         raise UnusableSchema(f"{where} refers to itself")
 
+    def read_group(
+        self, group: FieldGroup, schema: Mapping[str, Any], begun: Mapping[str, JsonValue]
+    ) -> Iterator[FormField]:
+        """Yield the fields of an object that is nested, begun with what that has by default."""
+        title = _title_of(schema, group.name)
+        for inner, each, required in _list_properties(schema, group.name):
+            name, may_be_empty = f"{group.name}.{inner}", group.may_be_empty
+            field = self.read_field(name, each, required=required, in_optional=may_be_empty, group=title)
+            yield replace(field, begun=begun.get(inner, field.default), keeps_default=not group.is_begun)
+
     def read_field(
         self, name: str, schema: Mapping[str, Any], *, required: bool, in_optional: bool = False, group: str = ""
     ) -> FormField:
@@ -557,12 +704,17 @@ class _SchemaReader:
             required=required,
             in_optional=in_optional,
             default=plain.get("default"),
+            begun=plain.get("default"),
             choices=choices,
             several=several,
             rules=tuple(rules),
             format=_format_of(kind, one),
             nullable=nullable,
         )
+
+
+def _is_null(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "null" or ("const" in schema and schema["const"] is None)
 
 
 def _read_kind(name: str, schema: Mapping[str, Any]) -> tuple[FieldKind, tuple[tuple[JsonValue, str], ...]]:
@@ -595,7 +747,7 @@ def _title_choices(name: str, given: Sequence[tuple[Any, Any]]) -> tuple[tuple[J
     for value, title in given:
         if isinstance(title, str) and isinstance(value, str) and title.casefold() in values - {value.casefold()}:
             raise UnusableSchema(f"{name} calls one choice what another one is: {one_line(title, 100)}")
-        if not isinstance(value, str | int | bool):
+        if not isinstance(value, str | int | float):
             raise UnusableSchema(f"{name} has a choice that is neither a text nor a number nor a flag")
         plain = value if isinstance(value, str) else json.dumps(value)
         shown = one_line(str(title or plain), 300) or "(empty)"
@@ -610,7 +762,7 @@ def _title_choices(name: str, given: Sequence[tuple[Any, Any]]) -> tuple[tuple[J
 
 
 def _rules_of(kind: FieldKind) -> Iterator[str]:
-    if kind in (FieldKind.NUMBER, FieldKind.INTEGER):
+    if kind in _NUMBERS:
         yield from _NUMBER_RULES
     if kind is FieldKind.TEXT:
         yield from _TEXT_RULES
@@ -635,6 +787,21 @@ def set_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[s
         for name, each in schema.get("properties", {}).items()
     }
     return {**schema, "properties": properties}
+
+
+LONG_CHARS = 200
+
+
+def is_long(text: str) -> bool:
+    """Return whether a text of a field needs more than a line to be seen and kept."""
+    return len(text) > LONG_CHARS or "\n" in text
+
+
+def find_given(given: Mapping[str, Any], name: str) -> Any:
+    """Return what was given for a field, by its dotted name or nested; None for nothing."""
+    group, _, inner = name.partition(".")
+    nested = given.get(group)
+    return given.get(name, nested.get(inner) if isinstance(nested, Mapping) else None)
 
 
 def describe_type(schema: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pydantic.alias_generators import to_camel
 
 from upcall.errors import UserInputRequired
 from upcall.questions.answer import Answer, Outcome
+from upcall.questions.json_values import find_problem
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, ClarificationType, Option, Side
 from upcall.questions.tool_context import find_answer
 from upcall.text import one_line, quote, shorten
@@ -206,7 +207,7 @@ class ValueForm:
     def read(self, answer: Answer) -> tuple[JsonValue, str | None]:
         """Return the value that a person gave, and what is wrong with it."""
         value = _read_value(self._field, answer, self._values)
-        problem = "it is none of the values" if value is None else _find_problem(self._schema, value)
+        problem = "it is none of the values" if value is None else find_problem(self._schema, value)
         return (value, None) if problem is None else (None, problem)
 
 
@@ -241,7 +242,7 @@ def _ask_field(
         if _read_choice(answer, options) == _EMPTY:
             return None
         value = _read_value(field, answer, values)
-        problem = "it is none of the values" if value is None else _find_problem(schema, value)
+        problem = "it is none of the values" if value is None else find_problem(schema, value)
         if problem is None:
             return value
         wrong = f"{one_line(answer.text, 100)!r} does not fit: {problem}. {wrong}"
@@ -313,21 +314,6 @@ def _read_number(text: str) -> JsonValue:
         except ValueError:
             continue
     return text
-
-
-def _find_problem(schema: dict[str, Any], value: JsonValue) -> str | None:
-    """Say what of a value its field refuses. A ``pattern`` is the server's to check: one can take for ever."""
-    from jsonschema import FormatChecker
-    from jsonschema.exceptions import best_match
-    from jsonschema.validators import Draft202012Validator
-    from referencing import Registry
-
-    if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
-        return "it is not a number"
-    checked = {each: of for each, of in schema.items() if each not in ("pattern", "enumNames")}
-    validator = Draft202012Validator(checked, registry=Registry(), format_checker=FormatChecker())
-    worst = best_match(validator.iter_errors(value))
-    return None if worst is None else one_line(worst.message, 200)
 
 
 def _introduce(server: str, does: str, message: str) -> str:

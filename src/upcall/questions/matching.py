@@ -18,7 +18,7 @@ from upcall.errors import AlreadyAnswered, AnswerRefused, FieldsRefused, Overrul
 from upcall.identity import means
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.answer_form import AnswerForm, InvalidFields
+from upcall.questions.answer_form import InvalidFields
 from upcall.questions.approval import is_edit
 from upcall.questions.choices import (
     OwnWords,
@@ -142,8 +142,8 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
     """
     if isinstance(value, Answer):
         return _read_outcome(question, value, user)
-    if (form := question.answer_form) is not None:
-        return Answer(question_id=question.id, text=_read_object(question, form, value), user=user)
+    if question.answer_schema is not None:
+        return Answer(question_id=question.id, text=_read_object(question, value), user=user)
     parts = _read_parts(question, value)
     if not parts:
         raise AnswerRefused(f"The answer to {question.id} is empty. {_describe_expected(question)}")
@@ -193,9 +193,12 @@ def _assign(
     """Say which questions a value is for: those it names, the only one, those it numbers, or all of one asker."""
     if isinstance(given, Mapping):
         known = [*(each.id for each in open_questions), *(each.question_id for each in answered)]
-        is_object = len(open_questions) == 1 and open_questions[0].answer_schema is not None
-        named = any(means(name, each) for name in given for each in known)
-        return {open_questions[0].id: given} if is_object and not named else given
+        if len(open_questions) == 1 and open_questions[0].answer_schema is not None:
+            fields = open_questions[0].answer_schema.get("properties")
+            is_object = isinstance(fields, dict) and given.keys() <= fields.keys()
+            if is_object or not any(means(name, each) for name in given for each in known):
+                return {open_questions[0].id: given}
+        return given
     if isinstance(given, Answer) and given.question_id:
         return {given.question_id: given}
     if len(open_questions) == 1:
@@ -316,8 +319,9 @@ def _write_object(value: Mapping[str, Any] | BaseModel) -> str:
     return to_json(value, by_alias=True, fallback=str).decode(errors="replace")
 
 
-def _read_object(question: Question, form: AnswerForm, value: AnswerValue) -> str:
-    """Read the fields of an answer, from an object or the text of one, as the text that is stored."""
+def _read_object(question: Question, value: AnswerValue) -> str:
+    """Read the fields of an answer, from an object or the text of one, as the text that is stored. What is refused
+    keeps what was filled in."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
     if isinstance(value, list | tuple) and len(value) == 1:
@@ -331,15 +335,29 @@ def _read_object(question: Question, form: AnswerForm, value: AnswerValue) -> st
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise AnswerRefused(f"The answer to {question.id} is not a JSON object. {_describe_expected(question)}")
     try:
-        text = json.dumps(form.check(value), ensure_ascii=False)
+        text = json.dumps(_check_object(question, value), ensure_ascii=False)
+        _refuse_long(question.id, [text])
     except InvalidFields as error:
         raise FieldsRefused(f"The answer to {question.id} does not fit: {error}", error.problems, value) from error
+    except AnswerRefused as error:
+        raise FieldsRefused(str(error), {"": str(error)}, value) from error
     except (ValueError, RecursionError) as error:  # A number of more digits than Python writes, too many levels.
-        raise AnswerRefused(f"The answer to {question.id} cannot be stored: {one_line(str(error), 200)}") from error
-    _refuse_long(question.id, [text])
+        problem = f"The answer to {question.id} cannot be stored: {one_line(str(error), 200)}"
+        raise FieldsRefused(problem, {"": problem}, value) from error
     if not is_text(text):
         raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")
     return text
+
+
+def _check_object(question: Question, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the object of an answer as its form reads it; where that cannot be shown, as its schema takes it."""
+    if (form := question.answer_form) is not None:
+        return form.check(value)
+    from upcall.questions.json_values import find_problem
+
+    if (problem := find_problem(question.answer_schema or {}, value)) is not None:
+        raise InvalidFields({"": problem})
+    return value
 
 
 def _is_readable(part: object) -> bool:
@@ -423,6 +441,8 @@ def _quote(value: object) -> str:
 def _describe_expected(question: Question) -> str:
     if (form := question.answer_form) is not None:
         return f"Fields: {'; '.join(form.describe())}."
+    if (problem := question.form_problem) is not None:
+        return f"Its fields cannot be shown: {problem}."
     if not question.options:
         return "Answer in your own words, or decline the question."
     listed = ", ".join(f"{number}. {option.label}" for number, option in enumerate(question.options, start=1))

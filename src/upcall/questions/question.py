@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,6 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from upcall import identity
+from upcall.errors import UnusableSchema
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer_form import AnswerForm
 from upcall.questions.tool_call import PendingCall
@@ -47,6 +49,7 @@ class _Words(NamedTuple):
     needs_to_know: str
     reason: str
     fields: str
+    no_fields: str
     own_words: str
     several: str
     skip: str
@@ -61,6 +64,7 @@ _ENGLISH = _Words(
     needs_to_know=" needs to know",
     reason="Reason: ",
     fields="Answer with a JSON object of these fields:",
+    no_fields="Answer with a JSON object by the schema of the question; its fields cannot be shown: {}.",
     own_words="Or answer in your own words.",
     several="Several may be chosen, separated by commas.",
     skip="This question may be skipped.",
@@ -74,6 +78,7 @@ _CHINESE = _Words(
     needs_to_know="想知道",
     reason="原因：",
     fields="请用包含以下字段的 JSON 对象回答：",
+    no_fields="请按问题的 JSON schema 用 JSON 对象回答；无法显示其字段：{}。",
     own_words="也可以用自己的话回答。",
     several="可以多选，用逗号分隔。",
     skip="这个问题可以跳过。",
@@ -222,6 +227,7 @@ class Question(BaseModel, defer_build=True):
             sets it by the rules of the settings, whatever a model or a message says.
         detail: the part of the task it is about, if the asker says so.
         answer_schema: the JSON schema of an answer of several fields, whose text is the JSON object then.
+        answer_draft: what stands in its fields at first, where it was answered before and is asked again.
         weight: how much asking is worth, between 0 and 1, if the asker weighs that (`upcall.agents.asking.weights`).
     """
 
@@ -255,6 +261,7 @@ class Question(BaseModel, defer_build=True):
     detail: Detail | None = None
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
     answer_schema: dict[str, JsonValue] | None = None
+    answer_draft: dict[str, JsonValue] | None = None
 
     @field_validator("options", mode="before")
     @classmethod
@@ -285,10 +292,9 @@ class Question(BaseModel, defer_build=True):
         ids = [option.id for option in self.options if option.id is not None]
         if len(ids) > len(set(ids)):
             raise ValueError(f"two options have the same id: {', '.join(sorted(ids))}")
-        if self.answer_schema is not None:
-            if self.options or self.multi_select or self.secret or self.approval or self.consent:
-                raise ValueError("an answer of several fields goes with no options, secret, approval or consent")
-            AnswerForm.of(self.answer_schema)
+        others = self.options or self.multi_select or self.secret or self.approval or self.consent
+        if self.answer_schema is not None and others:
+            raise ValueError("an answer of several fields goes with no options, secret, approval or consent")
         if not self.options and not self.allow_free_text:
             raise ValueError("without options, allow_free_text must be true")
         return self
@@ -305,8 +311,39 @@ class Question(BaseModel, defer_build=True):
 
     @property
     def answer_form(self) -> AnswerForm | None:
-        """The fields of its answer, if that has several."""
-        return None if self.answer_schema is None else AnswerForm.of(self.answer_schema)
+        """The fields of its answer, if that has several, and they can be shown."""
+        try:
+            form = None if self.answer_schema is None else AnswerForm.of(self.answer_schema)
+        except UnusableSchema:  # An earlier version of the library took it.
+            return None
+        return form.begin_with(self.answer_draft) if form is not None and self.answer_draft else form
+
+    @property
+    def form_problem(self) -> str | None:
+        """Why the fields of its answer cannot be shown, if it has some: it is answered with a JSON object then."""
+        try:
+            self.require_form()
+        except UnusableSchema as error:
+            return str(error)
+        return None
+
+    @property
+    def schema_text(self) -> str:
+        """The schema of its answer as one text, in which true is not 1; empty if it has none."""
+        return "" if self.answer_schema is None else json.dumps(self.answer_schema, sort_keys=True)
+
+    def require_form(self) -> None:
+        """Check that the fields of its answer can be shown, if it has some.
+
+        Raises:
+            UnusableSchema: they cannot.
+        """
+        if self.answer_schema is not None:
+            AnswerForm.of(self.answer_schema)
+
+    def without_fields(self) -> Question:
+        """Return it as it stands above its fields, where these are drawn."""
+        return self if self.answer_form is None else self.model_copy(update={"answer_schema": None})
 
     def raise_through(self, agent: str, call_id: str) -> Question:
         """Return the same question one level further up: asked on behalf of `agent`'s tool call `call_id`."""
@@ -338,6 +375,8 @@ class Question(BaseModel, defer_build=True):
         lines = [f"  {words.reason}{self.context}"] if self.context else []
         if (form := self.answer_form) is not None:
             lines += [f"  {words.fields}", *(f"  - {line}" for line in form.describe())]
+        elif (problem := self.form_problem) is not None:
+            lines.append(f"  {words.no_fields.format(problem)}")
         lines += [f"  {number}. {option.as_line()}" for number, option in enumerate(self.options, start=1)]
         if self.options and self.allow_free_text:
             lines.append(f"  {words.own_words}")

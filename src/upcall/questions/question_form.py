@@ -26,7 +26,8 @@ class QuestionForm:
         may_skip: whether the asker can continue with its best judgement.
         call: the tool call whose arguments may be changed, if it is about one.
         needs_own_choice: whether nothing may be chosen beforehand, and no key typed before counts.
-        answer: the fields of an answer that has several; a door that does not draw them takes JSON as text.
+        takes_object: whether the answer has several fields; where they are not drawn, it is JSON as text.
+        answer: these fields, where they can be drawn.
     """
 
     choices: tuple[Option, ...]
@@ -36,12 +37,13 @@ class QuestionForm:
     may_skip: bool
     call: PendingCall | None
     needs_own_choice: bool
+    takes_object: bool = False
     answer: AnswerForm | None = None
 
     @classmethod
     def of(cls, question: Question) -> QuestionForm:
         """Return the form of a question."""
-        choices, answer = () if question.secret else question.options, question.answer_form
+        choices = () if question.secret else question.options
         return cls(
             choices=choices,
             several=question.multi_select and not question.secret,
@@ -50,7 +52,8 @@ class QuestionForm:
             may_skip=not question.required,
             call=question.approval,
             needs_own_choice=question.is_risk,
-            answer=answer,
+            takes_object=question.answer_schema is not None,
+            answer=question.answer_form,
         )
 
     @property
@@ -64,7 +67,7 @@ class QuestionForm:
         if self.hidden:
             return "Secret: it is stored encrypted, and not shown again"
         if not self.choices:
-            return "Your answer" if self.answer is None else "Your answer, as a JSON object"
+            return "Your answer, as a JSON object" if self.takes_object else "Your answer"
         return "Or in your own words" if self.call is None else "Or why not; or other arguments, as JSON"
 
 

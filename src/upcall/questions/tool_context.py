@@ -18,11 +18,11 @@ from pydantic_core import to_jsonable_python
 
 from upcall.errors import AskedOutsideTool, UserInputRequired
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.answer_form import AnswerForm, clean_message, describe_type, set_defaults
-from upcall.questions.question import ClarificationType, ConsentSubject, Option, Question
+from upcall.questions.answer_form import AnswerForm, clean_message, describe_type
+from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, ConsentSubject, Option, Question
 from upcall.questions.secrets import HIDDEN
 from upcall.questions.threads import start_threads_in_context
-from upcall.text import one_line, replace_surrogates
+from upcall.text import one_line, replace_surrogates, shorten
 from upcall.tracebacks import walk_causes
 
 T = TypeVar("T")
@@ -102,7 +102,10 @@ def let_question_through() -> Iterator[None]:
         yield
     except Exception as error:
         needed = _find_question(error) or (call.asked[0] if call is not None and call.asked else None)
-        if needed is None or needed is error:
+        if needed is None:
+            raise
+        _require_form(needed)
+        if needed is error:
             raise
         raise needed from error
     finally:
@@ -216,12 +219,18 @@ def ask(
 
 
 def _ask_fields(question: str, schema: Any, context: str | None, kind: ClarificationType) -> Any:
-    described = describe_type(schema)
-    AnswerForm.of(described)
-    about = context
+    described, about, draft = describe_type(schema), context, None
     for number in count(1):  # Each answer that the type refuses makes it another question: this ends at an open one.
-        needed = UserInputRequired(question, context=about, clarification_type=kind.value, again=True, schema=described)
-        answer = find_answer(needed)
+        answer = find_answer(
+            UserInputRequired(
+                question,
+                context=about,
+                clarification_type=kind.value,
+                again=True,
+                schema=described,
+                draft=draft,
+            )
+        )
         if answer.outcome not in (Outcome.ANSWERED, Outcome.ASSUMED):
             return answer
         values = json.loads(answer.text)
@@ -231,7 +240,7 @@ def _ask_fields(question: str, schema: Any, context: str | None, kind: Clarifica
             about = _explain_refusal(error, number, context)
             if answer.by is AnsweredBy.FACTS:  # It would be given again, for ever.
                 raise ValueError(f"{about} It comes from {answer.reason}: correct that.") from error
-            described = set_defaults(described, values)
+            draft = values
     raise AssertionError("numbers do not end")
 
 
@@ -243,7 +252,8 @@ def _explain_refusal(error: ValidationError, number: int, context: str | None) -
         message = clean_message(each["msg"])
         problems.append(one_line(f"{where}: {message}" if where else message, 300))
     times = "" if number == 1 else f" ({number} times so far)"
-    return f"What was answered does not fit{times}: {'; '.join(problems)}." + (f"\n{context}" if context else "")
+    problem = f"What was answered does not fit{times}: {'; '.join(problems)}."
+    return shorten(f"{problem}\n{context}" if context else problem, MAX_QUESTION_CHARS - 1)
 
 
 def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubject, *, context: str) -> Answer:
@@ -292,6 +302,7 @@ def find_answer(needed: UserInputRequired) -> Answer:
     known = call.answers.get(_name(needed)) if call is not None else None
     if known is not None:
         return known
+    _require_form(needed)
     if call is None or call.has_ended:
         asks = one_line(needed.question, _MAX_QUOTED_CHARS)
         raise AskedOutsideTool(
@@ -302,6 +313,17 @@ def find_answer(needed: UserInputRequired) -> Answer:
         )
     call.asked.append(needed)
     raise needed
+
+
+def _require_form(needed: UserInputRequired) -> None:
+    """Check that the fields of an answer can be shown: here, where they are asked for, and not where the question is
+    read, which is stored.
+
+    Raises:
+        UnusableSchema: they cannot.
+    """
+    if needed.schema is not None:
+        AnswerForm.of(describe_type(needed.schema))
 
 
 def _find_asker() -> str:
@@ -334,6 +356,8 @@ def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     own: dict[str, Any] = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
     if needed.schema is not None:
         own["answer_schema"] = describe_type(needed.schema)
+    if needed.draft is not None:
+        own["answer_draft"] = dict(needed.draft)
     if needed.consent is not None:
         own["consent"] = needed.consent.model_dump(mode="json")
     return {**fields, **{name: value for name, value in more.items() if value is not None}, **own}

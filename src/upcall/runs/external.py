@@ -53,5 +53,5 @@ def collect(run: Run, question_id: str) -> Run:
 
 def _identify(question: Question) -> tuple[object, ...]:
     options = tuple((each.label, each.description) for each in question.options)
-    kind = (question.clarification_type, question.allow_free_text, question.multi_select, question.answer_schema)
+    kind = (question.clarification_type, question.allow_free_text, question.multi_select, question.schema_text)
     return (question.path, question.question, options, *kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from upcall.questions.answer_form import set_defaults
 from upcall.questions.question import Question
 from upcall.questions.question_form import QuestionForm
 from upcall.questions.tool_call import PendingCall
@@ -13,7 +14,7 @@ def describe_answer(question: Question) -> dict[str, Any]:
     """Describe the answers that a question accepts, as a JSON schema."""
     form = QuestionForm.of(question)
     if question.answer_schema is not None:
-        return question.answer_schema
+        return set_defaults(question.answer_schema, question.answer_draft or {})
     if form.call is not None:
         return _describe_decision(form.call)
     text: dict[str, Any] = {"type": "string", "minLength": 1}

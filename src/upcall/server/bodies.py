@@ -12,6 +12,7 @@ from upcall.budget import UsageLimits
 from upcall.options import OnAsk, OnExpiry
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.answer import Answer, Outcome
+from upcall.questions.answer_form import clean_message
 from upcall.questions.matching import AnswerValue
 from upcall.runs.config import RunId
 from upcall.runs.file_changes import Change
@@ -83,15 +84,29 @@ class Without(Body):
         return Answer(question_id=question_id, outcome=Outcome(self.outcome), text=self.text)
 
 
+class Fields(Body):
+    """The object of an answer with several fields, where these have such names that it could be a `Without`."""
+
+    outcome: Literal["answered"]
+    fields: dict[str, JsonValue]
+
+
 def _refuse_outcome(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     if "outcome" in value and value.keys() <= {"outcome", "text"}:
-        raise ValueError("outcome is skipped or declined")
+        raise ValueError(
+            "outcome is skipped or declined; to fill in fields of these names, send them as the fields of "
+            '{"outcome": "answered", "fields": {}}'
+        )
+    if value.keys() == {"outcome", "fields"} and value["outcome"] == "answered" and isinstance(value["fields"], dict):
+        raise ValueError("these are the fields of an answer")
     return value
 
 
-Value = str | int | list[str | int] | Without | Annotated[dict[str, JsonValue], AfterValidator(_refuse_outcome)]
+Value = (
+    str | int | list[str | int] | Without | Fields | Annotated[dict[str, JsonValue], AfterValidator(_refuse_outcome)]
+)
 """An option (label, number or id), several of them, own words, none of it, or the object of an answer with several
-fields."""
+fields: as it is, or as the ``fields`` of one with the outcome ``answered``, which nothing else can be meant by."""
 
 
 class Answers(Body):
@@ -252,11 +267,14 @@ class Changes(BaseModel):
 
 def read_value(value: Value, question_id: str) -> AnswerValue:
     """Return a value as the application takes it."""
-    return value.as_answer(question_id) if isinstance(value, Without) else value
+    if isinstance(value, Without):
+        return value.as_answer(question_id)
+    return value.fields if isinstance(value, Fields) else value
 
 
 def explain_validation(errors: Any) -> str:
-    """Say in one line what is wrong with a body; only the first error."""
-    first = errors[0]
-    where = ".".join(str(each) for each in first["loc"] if each not in ("body", "query", "header", "path"))
-    return f"{where or 'The body'}: {first['msg']}."
+    """Say in one line what is wrong with a body; only one error: ours, which knows what was meant, or the first."""
+    first = next((each for each in errors if each["type"] == "value_error"), errors[0])
+    names = [str(each) for each in first["loc"] if each not in ("body", "query", "header", "path")]
+    where = ".".join(each for each in names if "[" not in each)  # The kind that a union tried is no place.
+    return f"{where or 'The body'}: {clean_message(first['msg'])}."

@@ -19,7 +19,7 @@ _RULES = ("minimum", "maximum", "minLength", "maxLength")
 
 def as_message(question: Question) -> str:
     """Return what stands above the fields."""
-    return question.model_copy(update={"answer_schema": None}).as_text()
+    return question.without_fields().as_text()
 
 
 def describe_fields(question: Question, before: ElicitResult | None = None) -> dict[str, Any]:
@@ -48,12 +48,12 @@ def _describe_field(field: FormField, filled: object) -> dict[str, Any]:
     """Describe one field of an answer in the few words that the protocol has. What they do not say stands in the
     description, and is checked here."""
     one: dict[str, Any] = {"type": _TYPES.get(field.kind, "string")}
-    begun: Any = field.default
+    begun: Any = field.begun
     if field.kind is FieldKind.CHOICE:
         one |= {"enum": field.labels}
-        begun = field.default_labels if field.several else next(iter(field.default_labels), None)
+        begun = field.begun_labels if field.several else next(iter(field.begun_labels), None)
     elif field.several:
-        one, begun = {"type": "string"}, field.default_text
+        one, begun = {"type": "string"}, field.begun_text
     else:
         one |= {"format": _FORMATS[field.kind]} if field.kind in _FORMATS else {}
         one |= {name: value for name, value in field.rules if name in _RULES}

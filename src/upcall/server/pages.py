@@ -443,10 +443,9 @@ def _read_fields(form: FormData, question_id: str, run: Run) -> AnswerValue:
     answer = None if record is None else record.question.answer_form
     if answer is None:
         raise UnknownQuestion(question_id, [each.id for each in run.questions])
-    several = {field.name for field in answer.fields if field.several and field.choices}
-    names = dict.fromkeys(name.removeprefix("field-") for name in form if name.startswith("field-"))
-    given = {name: [str(each) for each in form.getlist(f"field-{name}")] for name in names}
-    return answer.take({name: texts if name in several else texts[0] for name, texts in given.items()})
+    given = {each.name: [str(text) for text in form.getlist(f"field-{each.name}")] for each in answer.fields}
+    ticked = {each.name for each in answer.fields if each.several and each.choices}  # A browser sends no empty boxes.
+    return answer.take({name: texts if name in ticked else "".join(texts[:1]) for name, texts in given.items()})
 
 
 def _read_review(form: FormData, run: Run | None) -> str:

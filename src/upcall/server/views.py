@@ -16,7 +16,7 @@ from upcall import identity
 from upcall.errors import FieldsRefused
 from upcall.execution.prices import Prices
 from upcall.html_templates import load_templates
-from upcall.questions.answer_form import FormField
+from upcall.questions.answer_form import FormField, find_given, is_long
 from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
 from upcall.runs.events import RunResumed, SegmentTimed, StatusChanged, StopRequested
@@ -235,10 +235,10 @@ def name_topic(question: Question) -> str:
 
 def _list_filled(field: FormField, wrong: object) -> list[str]:
     """List what stands in a field: what was filled in and refused, else what does at first."""
-    given = wrong.given.get(field.name) if isinstance(wrong, FieldsRefused) else None
-    if given is not None:
-        return [str(each) for each in given] if isinstance(given, list) else [str(given)]
-    return field.default_labels if field.choices else [field.default_text]
+    value = find_given(wrong.given, field.name) if isinstance(wrong, FieldsRefused) else field.begun
+    if field.choices:
+        return field.list_labels(value)
+    return [field.show(value)]
 
 
 def _find_problem(field: FormField, wrong: object) -> str | None:
@@ -286,6 +286,7 @@ def _templates() -> Environment:
         form=QuestionForm.of,
         hint=_hint,
         is_long=_is_long,
+        is_long_value=is_long,
         name_task=name_task,
         lines=count_lines,
         markdown=_markdown,

@@ -126,6 +126,7 @@ class ExternalQuestions(Subject):
             known = run.records
             if (same := known.get(question.id) if call is not None else find_repeated(known, question)) is not None:
                 return run.records, same.id
+            question.require_form()
             resolver = self._resolve(run)
             if await resolver.answer_to(question) is None:
                 await resolver.decide([question], Moment.AT_DRIVER)

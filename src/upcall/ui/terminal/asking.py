@@ -20,7 +20,7 @@ from upcall.questions.question_form import OTHER, QuestionForm
 from upcall.questions.secrets import HIDDEN
 from upcall.text import escape_controls, one_line
 from upcall.ui.answer_input import DECLINE, SKIP, read_answer
-from upcall.ui.terminal.field_asking import FieldReader, LineFieldReader, ListFieldReader, ask_fields
+from upcall.ui.terminal.field_asking import LEAVE_EMPTY, FieldReader, LineFieldReader, ListFieldReader, ask_fields
 
 if TYPE_CHECKING:
     from upcall.runs.run import Run
@@ -156,11 +156,12 @@ class LineAsker:
     async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         """See `Asker`."""
         question, form = turn.question, turn.form
-        self._screen.question(_without_fields(question), turn.mark, turn.also)
+        self._screen.question(question.without_fields(), turn.mark, turn.also)
         leave = f"{SKIP}, {DECLINE}" if form.may_skip else DECLINE
         back = "" if turn.is_first else f"{GO_BACK} to the previous question, "
         if form.answer is not None:
-            self._screen.note(f"  ({leave} to continue without, {GO_BACK} to the field before, Ctrl-C to answer later)")
+            keys = f"{GO_BACK} to the field before, {LEAVE_EMPTY} for nothing in a field"
+            self._screen.note(f"  ({leave} to continue without, {keys}, Ctrl-C to answer later)")
             return await _ask_fields(turn, form.answer, LineFieldReader(question, self._screen, GO_BACK), self._screen)
         self._screen.note(f"  ({leave} to continue without, {back}Ctrl-C to answer later)")
         while True:
@@ -192,7 +193,7 @@ class ListAsker:
         question, form = turn.question, turn.form
         # The list shows the options, and what else there is to choose.
         without = {"options": (), "multi_select": False, "required": True} if form.choices else {}
-        self._screen.question(_without_fields(question.model_copy(update=without)), turn.mark, turn.also)
+        self._screen.question(question.model_copy(update=without).without_fields(), turn.mark, turn.also)
         if form.needs_own_choice:
             forget_typed_keys()
         if form.answer is not None:
@@ -299,11 +300,6 @@ class ListAsker:
                 return read_answer(question, text)
             except AnswerRefused as refusal:
                 self._screen.note(str(refusal), "yellow")
-
-
-def _without_fields(question: Question) -> Question:
-    """Return the question as it is printed above its fields, which are asked one by one."""
-    return question if question.answer_schema is None else question.model_copy(update={"answer_schema": None})
 
 
 async def _ask_fields(turn: DialogTurn, form: AnswerForm, reader: FieldReader, screen: Screen) -> AnswerValue | Back:

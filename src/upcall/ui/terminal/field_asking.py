@@ -13,7 +13,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.answer_form import AnswerForm, FormField, InvalidFields
 from upcall.questions.matching import AnswerValue, parse_answer
 from upcall.questions.question import Question
-from upcall.text import escape_controls
+from upcall.text import escape_controls, one_line
 from upcall.ui.answer_input import DECLINE, SKIP
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def ask_fields(
 
 
 def _begin(field: FormField) -> FieldInput:
-    return field.default_labels if field.choices and field.several else field.default_text
+    return field.begun_labels if field.choices and field.several else field.begun_text
 
 
 def _show(begun: FieldInput) -> str:
@@ -105,7 +105,7 @@ class LineFieldReader:
         self._screen.note(_introduce(field))
         for number, label in enumerate(field.labels, start=1):
             self._screen.note(escape_controls(f"    {number}. {label}"))
-        shown = _show(begun)
+        shown = one_line(_show(begun), 200)
         self._screen.prompt(escape(escape_controls(f"{field.label}{f' ({shown})' if shown else ''}: ")))
         text = read_line()
         if text.strip() == self._back:
@@ -156,7 +156,7 @@ class ListFieldReader:
             Row(str(place), escape_controls(f"{place + 1}. {label}"), tickable=field.several)
             for place, label in enumerate(labels)
         ]
-        if field.several or not field.must_fill:
+        if field.several or field.may_be_empty:
             rows.append(Row(_KEEP, "Leave it empty"))
         if not self._question.required:
             rows.append(Row(_SKIP, "Skip the question"))
