@@ -364,6 +364,7 @@ async def test_wrong_calls_of_askers_are_explained() -> None:
         ({"type": "boolean"}, "no", False),
         ({"enum": ["red", "blue"]}, "2", "blue"),
         ({"type": "array", "items": {"enum": ["red", "blue"]}}, "1, 2", ["red", "blue"]),
+        ({"properties": {"port": {"type": "integer"}, "tls": {"type": "boolean"}}}, '{"port": "80"}', {"port": 80}),
     ],
 )
 @pytest.mark.slow

@@ -155,6 +155,22 @@ async def test_script_asks_for_several_fields_by_a_schema() -> None:
 
 
 @pytest.mark.parametrize(
+    ("schema", "answer", "printed"),
+    [
+        ('{"type": "boolean"}', "no", "false"),
+        ('{"enum": ["red", "blue"]}', "2", '"blue"'),
+        ('{"type": "integer"}', "80", "80"),
+    ],
+)
+def test_script_asks_for_one_value_by_a_schema(schema: str, answer: str, printed: str) -> None:
+    Path("value.json").write_text(schema)
+    asks = ("Which one?", "--schema", "value.json", "--run", "ci", *WAIT)
+    assert upcall("ask", *asks).status == 3
+    assert upcall("answer", "ci", answer).status == 0
+    assert upcall("ask", *asks).out == f"{printed}\n"
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [("no", "not a file with JSON"), ("[]", "an object is needed"), ('{"properties": {}}', "has no fields")],
 )

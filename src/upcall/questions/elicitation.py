@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
-from upcall.errors import UserInputRequired
+from upcall.errors import UnusableSchema, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
+from upcall.questions.answer_form import AnswerForm
 from upcall.questions.json_values import find_problem
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, ClarificationType, Option, Side
 from upcall.questions.tool_context import find_answer
@@ -179,18 +180,24 @@ def _answer_form(request: _Request, params: Mapping[str, Any], server: str, wher
 
 
 class ValueForm:
-    """One value that is asked for, described like a field of a form.
+    """What an asker outside wants to get: one value, described like a field of a form, or an object of several fields.
 
     Raises:
         UnusableRequest: it cannot be asked for.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = dict(schema)
+        self.has_fields = schema.get("type") == "object" or "properties" in schema
+        """Whether it is an object, whose schema is that of the answer."""
         try:
-            self._field = _Field.model_validate(schema)
+            if self.has_fields:
+                AnswerForm.of(schema)
+            self._field = _Field.model_validate({} if self.has_fields else schema)
         except ValidationError as error:
             raise UnusableRequest(f"its schema cannot be asked for ({_name_problem(error)})") from error
-        self._schema = dict(schema)
+        except UnusableSchema as error:
+            raise UnusableRequest(str(error)) from error
         is_flag = self._field.type == "boolean"
         self._values: dict[str, JsonValue] = {"Yes": True, "No": False} if is_flag else dict(_list_options(self._field))
 
@@ -206,6 +213,8 @@ class ValueForm:
 
     def read(self, answer: Answer) -> tuple[JsonValue, str | None]:
         """Return the value that a person gave, and what is wrong with it."""
+        if self.has_fields:  # Checked where it was given.
+            return json.loads(answer.text), None
         value = _read_value(self._field, answer, self._values)
         problem = "it is none of the values" if value is None else find_problem(self._schema, value)
         return (value, None) if problem is None else (None, problem)

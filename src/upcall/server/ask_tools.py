@@ -23,7 +23,7 @@ from starlette.requests import Request
 import upcall
 from upcall.errors import AlreadyAnswered, AnswerRefused, CallerError, QuestionExpired, UpcallError
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.elicitation import UnusableRequest, ValueForm
+from upcall.questions.elicitation import ValueForm
 from upcall.questions.question import Question
 from upcall.server.mcp_forms import as_message, describe_fields, read_reply
 from upcall.server.mcp_package import (
@@ -40,7 +40,7 @@ from upcall.server.mcp_package import (
     takes_requests,
 )
 from upcall.storage.store import RunStore
-from upcall.subjects.external import ExternalQuestions, Ticket, describe_question
+from upcall.subjects.external import ExternalQuestions, Ticket, describe_question, read_value_form
 from upcall.text import first_line
 
 WAIT_TIMEOUT_S = 45.0
@@ -167,7 +167,7 @@ def make_ask_mcp(
         options: Annotated[list[str] | None, Field(description="The choices, if there are some.")] = None,
         schema: Annotated[
             dict[str, Any] | None,
-            Field(description="The value that you need, as JSON Schema: a string, number, boolean, enum, or a list."),
+            Field(description="What you need, as JSON Schema: a string, number, boolean, enum or list, or an object."),
         ] = None,
         reason: Annotated[str | None, Field(description="Why you need to know.")] = None,
         default: Annotated[str | None, Field(description="What you assume if nobody answers by the deadline.")] = None,
@@ -184,13 +184,12 @@ def make_ask_mcp(
             asked = describe_question(
                 question,
                 path=path or [read_client_name(context)],
-                options=options or (form.labels if form else ()),
-                only=bool(form and form.labels and not options),
-                several=bool(form and form.several),
+                options=options or (),
                 reason=reason,
                 default=default,
                 risk=risk,
                 deadline=deadline,
+                schema=schema,
             )
             conversation = _AskCall(asker, context, forms, wait)
             if (state := conversation.state) is not None:
@@ -382,7 +381,4 @@ class _AskCall:
 
 
 def _read_schema(schema: dict[str, Any] | None) -> ValueForm | None:
-    try:
-        return None if schema is None else ValueForm(schema)
-    except UnusableRequest as problem:
-        raise CallerError(f"This cannot be asked: {problem}.") from problem
+    return None if schema is None else read_value_form(schema)

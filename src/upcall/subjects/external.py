@@ -22,6 +22,7 @@ from upcall.policy.acceptance import accept
 from upcall.policy.deadlines import end_run, expired_answers, is_due
 from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.elicitation import UnusableRequest, ValueForm
 from upcall.questions.matching import AnswerValue, resolve_id
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
@@ -398,12 +399,16 @@ def describe_question(
         default: what is assumed if nobody answers in time.
         risk: whether it needs the human's own choice.
         deadline: after how long it expires: seconds, or ``30m``.
-        schema: the JSON schema of an answer of several fields.
+        schema: the JSON schema of the answer: of an object with several fields, or of one value, whose choices are the
+            options where none are given.
 
     Raises:
         CallerError: it cannot be asked.
     """
     after = None if deadline is None else timedelta(seconds=read_seconds("deadline", deadline))
+    form = None if schema is None else read_value_form(schema)
+    only = only or bool(form and form.labels and not options)
+    options = options or (form.labels if form else ())
     try:
         return Question.model_validate(
             {
@@ -411,11 +416,11 @@ def describe_question(
                 "path": read_path(path),
                 "options": [each.strip() for each in options if each.strip()],
                 "allow_free_text": not only,
-                "multi_select": several,
+                "multi_select": several or bool(form and form.several),
                 "context": reason or None,
                 "clarification_type": ClarificationType.RISK_CONFIRMATION if risk else ClarificationType.MISSING_INFO,
                 "default": default,
-                "answer_schema": schema,
+                "answer_schema": schema if form and form.has_fields else None,
                 "expires_at": None if after is None else identity.now() + after,
             }
         )
@@ -424,6 +429,18 @@ def describe_question(
         where = ".".join(map(str, found["loc"]))
         problem = found["msg"].removeprefix("Value error, ")
         raise CallerError(f"This cannot be asked{f': {where}' if where else ''}: {problem}") from error
+
+
+def read_value_form(schema: Mapping[str, Any]) -> ValueForm:
+    """Return what an asker wants to get, by its JSON schema.
+
+    Raises:
+        CallerError: it cannot be asked for.
+    """
+    try:
+        return ValueForm(schema)
+    except UnusableRequest as problem:
+        raise CallerError(f"This cannot be asked: {problem}.") from problem
 
 
 def read_path(names: Sequence[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from upcall.questions.answer import Answer
+    from upcall.questions.elicitation import ValueForm
     from upcall.questions.question import Question
     from upcall.subjects.external import Ticket
 
@@ -46,7 +47,7 @@ def ask(
     run: Annotated[str | None, typer.Option(help="The run that it belongs to, by a name [this folder's].")] = None,
     call: Annotated[str | None, typer.Option(metavar="ID", help="An id of this call, given again by a retry.")] = None,
     schema: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The JSON schema of an answer of several fields.")
+        Path | None, typer.Option(metavar="FILE", help="The JSON schema of the answer: one value, or several fields.")
     ] = None,
     ticket: Annotated[str | None, typer.Option(help="Fetch the answer to an earlier question.")] = None,
 ) -> None:
@@ -54,9 +55,10 @@ def ask(
     cancelled, 3 nobody has answered so far, 4 declined."""
     with command:
         from upcall.errors import CallerError
-        from upcall.subjects.external import Ticket, describe_question, read_seconds
+        from upcall.subjects.external import Ticket, describe_question, read_seconds, read_value_form
 
         command.is_watching = True
+        wanted = None if schema is None else _read_schema(schema)
         external, seconds = command.reader.external, None if wait is None else read_seconds("--wait", wait)
         if (question is None) is (ticket is None):
             raise CallerError('Give a question, or the --ticket of an earlier one: upcall ask "Which one?"')
@@ -73,7 +75,7 @@ def ask(
                 default=default,
                 risk=risk,
                 deadline=deadline,
-                schema=None if schema is None else _read_schema(schema),
+                schema=wanted,
             )
             found = signals.run(external.ask(asked, run=run, call=call))
         else:
@@ -91,7 +93,7 @@ def ask(
             command.screen.note("The answer can be fetched with:")
             command.screen.note(command.program.command("ask", "--ticket", str(found)))
         answer = signals.run(external.wait(found, seconds))
-        _finish(command, found, record.question, answer)
+        _finish(command, found, record.question, answer, None if wanted is None else read_value_form(wanted))
 
 
 def _read_schema(file: Path) -> dict[str, Any]:
@@ -122,9 +124,13 @@ def _require_sense(options: Sequence[str], *, only: bool, default: str | None, m
         raise CallerError(f"With --only, the --default must be one of the --options: {', '.join(options)}.")
 
 
-def _finish(command: RunCommand, ticket: Ticket, question: Question, answer: Answer | None) -> None:
+def _finish(
+    command: RunCommand, ticket: Ticket, question: Question, answer: Answer | None, form: ValueForm | None
+) -> None:
     from upcall.questions.answer import Outcome
 
+    is_answered = answer is not None and answer.outcome in (Outcome.ANSWERED, Outcome.ASSUMED)
+    value, problem = form.read(answer) if form and answer and is_answered else (None, None)
     if command.as_json:
         command.print_json(
             {
@@ -133,6 +139,7 @@ def _finish(command: RunCommand, ticket: Ticket, question: Question, answer: Ans
                 "question_id": question.id,
                 "outcome": answer.outcome.value if answer else None,
                 "answer": answer.text if answer else None,
+                **({"value": value} if form else {}),
                 "selected": list(answer.selected) if answer else [],
                 "by": answer.by.value if answer else None,
                 "user": answer.user if answer else None,
@@ -141,8 +148,11 @@ def _finish(command: RunCommand, ticket: Ticket, question: Question, answer: Ans
         )
     elif answer is None:
         command.screen.note("Nobody has answered so far.")
-    elif answer.outcome in (Outcome.ANSWERED, Outcome.ASSUMED):
-        command.screen.result(answer.text)
+    elif is_answered:
+        is_value = form is not None and problem is None
+        command.screen.result(json.dumps(value, ensure_ascii=False) if is_value else answer.text)
+        if problem:
+            command.screen.note(f"This does not fit the schema: {problem}.")
         if answer.reason:
             command.screen.note(answer.reason)
     else:
