@@ -87,6 +87,8 @@ def copy_tree(source: Path, target: Path) -> None:
     for place, entry in walk_tree(source):
         to = target / place
         if entry.is_symlink():
+            with suppress(FileNotFoundError):  # There from an attempt that was cut off.
+                to.unlink()
             to.symlink_to(os.readlink(entry.path))
         elif entry.is_dir(follow_symlinks=False):
             to.mkdir(exist_ok=True)

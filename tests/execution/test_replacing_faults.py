@@ -12,6 +12,7 @@ from booking import COLOR, FRAMEWORK, Booking
 
 from upcall import AnsweredBy, Run, RunStatus
 from upcall.errors import CallerError, EffectsRemain, RunConflict
+from upcall.storage.export import export_run, import_runs
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 SIZE = {"question": "Which size?", "options": ["S", "L"]}
@@ -46,6 +47,18 @@ async def test_effect_shared_with_a_standing_run_remains(tmp_path: Path) -> None
     assert (branch.result, booking.booked) == ("Built with FastAPI in blue.", ["Express", "FastAPI"])
     own = await booking.app.fork(branch.id, framework, "Flask", replace=True)
     assert (own.result, booking.booked) == ("Built with Flask in blue.", ["Express", "Flask"])
+
+
+async def test_copy_of_a_run_takes_nothing_back(tmp_path: Path) -> None:
+    booking = Booking(tmp_path)
+    run = await booking.app.start("Build it")
+    (copy,) = await import_runs(
+        booking.app.store, [await export_run(booking.app.store, run.id, all_checkpoints=True)], as_new=True
+    )
+    with pytest.raises(EffectsRemain, match="copied from"):
+        await booking.app.fork(copy.id, ids(run)["Which framework?"], "FastAPI", replace=True)
+    branch = await booking.app.fork(run.id, ids(run)["Which framework?"], "FastAPI", replace=True)
+    assert (branch.result, booking.booked) == ("Built with FastAPI in red.", ["FastAPI"])
 
 
 async def test_no_branch_rests_on_what_was_taken_back(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from upcall.questions.record import Answered
 from upcall.runs.call_paths import Origin
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.dependence import find_dependent_work, leave_out_repeatable
-from upcall.runs.events import CallReversed, LogEvent
+from upcall.runs.events import CallReversed, LogEvent, RunImported
 from upcall.runs.journal_records import EarlierWork, ToolRecord
 from upcall.runs.run import Run
 from upcall.storage.databases import run_in_thread
@@ -192,7 +192,9 @@ async def shares_work(store: RunStore, run: Run) -> bool:
         if above.replaced_by != run.id:
             return True
         run = above
-    return False
+    kinds: tuple[type[LogEvent], ...] = (RunImported,)
+    imported = [each.event for each in await store.events.read(run.id, types=kinds)]
+    return any(isinstance(each, RunImported) and each.origin != run.id for each in imported)
 
 
 async def count_reversed(store: RunStore, run_id: str) -> Counter[str]:

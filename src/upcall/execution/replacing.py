@@ -90,7 +90,7 @@ async def plan_reversal(store: RunStore, of: StoredRun, point: ForkPoint) -> Rev
     effects = [each for each in effects if each not in shared]
     calls, cut_off = await _find_standing_calls(store, run.id, [each for each in effects if each.reversible])
     stay = [show_call(each) for each in effects if not each.reversible]
-    stay += [f"{show_call(each)} (shared with the run that this one was forked from)" for each in shared]
+    stay += [f"{show_call(each)} (shared with the run that this one was forked or copied from)" for each in shared]
     is_at_work = run.working and await store.leases.find_worker(of) is not None
     unknown = [
         f"{show_call(each)} (begun{'' if is_at_work else ' and cut off: look whether it was done'})"
