@@ -11,6 +11,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from lab import CHROMIUM, chromium
 from looks import look
 from playwright.async_api import expect
+from scenario import TASK
 from services import OPERATOR, serving, settle, start
 from test_web_browser import log_in
 
@@ -74,6 +75,7 @@ async def test_other_answer_shows_its_bill_before_anything_is_done() -> None:
         assert begun.status_code == 303
         branch = await settle(client, begun.headers["Location"].rpartition("/")[2])
         assert (branch["result"], booked) == ("Built with FastAPI.", ["FastAPI"])
+        assert (await client.get(f"/api{at}")).json()["replaced_by"] == branch["run_id"]
         assert "Continued with another answer as" in (await client.get(at)).text
         again = await client.post(f"{at}/fork", data={**beside, "how": ""})
         assert [each["how"] for each in read_forms(again.text)] == ["beside"]
@@ -136,3 +138,10 @@ async def test_person_overrules_an_assumption_in_the_inbox(can_cancel: bool) -> 
         await expect(page.get_by_role("status")).to_have_text("completed")
         await expect(page.get_by_text("Built with FastAPI.")).to_be_visible()
     assert booked == (["FastAPI"] if can_cancel else ["Express", "FastAPI"])
+
+
+async def test_steps_of_a_plan_name_what_they_rest_on() -> None:
+    async with serving(models={"model": "demo"}, **ASSUME) as site, await site.caller() as client:
+        run = await start(client, TASK)
+        (asked,) = run["assumptions"]
+        assert [each["rests_on"] for each in run["plan"]["steps"]] == [[{"question": asked["id"], "state": "assumed"}]]

@@ -17,6 +17,7 @@ from upcall.questions.matching import AnswerValue
 from upcall.runs.config import RunId
 from upcall.runs.file_changes import Change
 from upcall.runs.holds import Hold
+from upcall.runs.plan_steps import find_basis
 from upcall.runs.run import Run
 from upcall.runs.run_page import DamagedRun
 
@@ -173,6 +174,8 @@ class RunBody(BaseModel):
     follows: str | None = None
     forked_from: str | None = None
     forked_at: str | None = None
+    replacing: list[str] = []
+    replaced_by: str | None = None
     plan: dict[str, JsonValue] | None = None
     result: str | None
     stop_reason: str | None = None
@@ -191,6 +194,10 @@ class RunBody(BaseModel):
         more = {name: getattr(run, name) for name in ("task", "user", "created_at", "updated_at", "follows")}
         more |= {"open": run.config.open, "forked_from": run.forked_from, "forked_at": run.forked_at}
         plan = run.plan.model_dump(mode="json") if run.plan else None
+        basis = find_basis(run)
+        for step in plan["steps"] if plan else ():
+            found = basis.get(step["step_id"], ())
+            step["rests_on"] = [{"question": each.id, "state": each.state.value} for each in found]
         usage = {path: used.model_dump() for path, used in run.usage.items()}
         return cls(**run.as_json(), **more, name=name, plan=plan, usage=usage)
 
