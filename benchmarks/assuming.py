@@ -3,6 +3,7 @@ right.
 
     python benchmarks/assuming.py                 # 60 tasks, default right in 0, 25, 50, 75, 100 %
     python benchmarks/assuming.py --tasks 6 --right 0.5
+    python benchmarks/assuming.py --bill          # how long the bill of an overruling takes, with 1,000 journal entries
 
 A task is a random tree of agents that ask and take notes, whose every word depends on all that they were given. The
 human means the default with the given probability, question by question, the same in all three ways:
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
+import statistics
 import sys
 import tempfile
 import time
@@ -36,8 +37,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from agent_trees import ANSWERS, Shape, choose
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
 
-from upcall import Run
+from upcall import Run, Settings, Upcall, reversible
+from upcall.agents import PausableAgent
+from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 LATENCY_S = 0.01
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -81,7 +86,7 @@ class Task(Shape):
             await asyncio.sleep(LATENCY_S)
             return await create(*args, **named)
 
-        self.client.create = create_slowly  # type: ignore[method-assign]
+        self.client.create = create_slowly
         self.effects = 0
         self.notes = _Counted(self)
 
@@ -176,11 +181,44 @@ async def compare(seed: int, share_right: float, folder: Path, costs: dict[str, 
 async def measure(tasks: Sequence[int], share_right: float) -> tuple[dict[str, Cost], list[str]]:
     """Do all tasks; return the costs, and what was wrong."""
     costs = {name: Cost() for name in ("stop", "all again", "upcall")}
-    wrong = []
+    wrong: list[str] = []
     for seed in tasks:
         with tempfile.TemporaryDirectory() as folder:
             wrong += filter(None, [await compare(seed, share_right, Path(folder), costs)])
     return costs, wrong
+
+
+async def time_bill(folder: Path, entries: int = 1_000, times: int = 9) -> list[float]:
+    """Return how many milliseconds the bill takes for a run with so many replies and tool calls behind its question."""
+    calls = entries // 2
+
+    def reply(request: Request) -> Reply:
+        made = sum(each["role"] == "assistant" for each in request.messages)
+        if not made:
+            return Call("ask_user", {"question": "Which?", "options": ["a", "b"]}, "asked")
+        return Call("note", {"text": str(made)}, f"call{made}") if made <= calls else "Done."
+
+    @reversible(undo=lambda text: None)
+    async def note(text: str) -> str:
+        """Take a note."""
+        return f"noted {text}"
+
+    model = ScriptedModelClient(reply)
+
+    def make_team() -> Team:
+        return RoundRobinGroupChat([PausableAgent("agent", model, tools=[note], max_rounds=entries)], max_turns=1)
+
+    settings = Settings.read(None, models={"model": "demo"}, questions={"on_ask": "assume"})
+    app = Upcall(team=make_team, store=folder / "runs.db", settings=settings)
+    run = await app.start("Take notes")
+    (entry,) = await app.inbox()
+    found = []
+    for _ in range(times):
+        began = time.perf_counter()
+        plan = await app.forks.plan(run.id, entry.question.id, replace=True)
+        found.append((time.perf_counter() - began) * 1000)
+        assert len(plan.taken_back or ()) == calls
+    return found
 
 
 def main() -> int:
@@ -188,8 +226,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=60)
     parser.add_argument("--right", type=float, nargs="*", default=SHARES)
+    parser.add_argument("--bill", action="store_true")
     given = parser.parse_args()
-    random.seed(0)
+    if given.bill:
+        with tempfile.TemporaryDirectory() as folder:
+            found = asyncio.run(time_bill(Path(folder)))
+        print(f"bill of 1,000 journal entries: median {statistics.median(found):.0f} ms, {len(found)} times")
+        return 0
     print("default right | way | model calls | effects | looks | seconds to a result | seconds in all")
     print("---|---|---|---|---|---|---")
     faults = 0
