@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from upcall import Answer, Outcome, Run, Settings, Upcall
+from upcall import Answer, Run
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.plan_steps import find_basis, note_steps
-
-TASK = "Build me a user authentication system"
 
 
 def ask(text: str, *path: str) -> QuestionRecord:
@@ -50,17 +48,3 @@ def test_question_of_no_step_is_none_of_the_plan() -> None:
     run = make_run(ask("goal", "clarifier"))
     assert note_steps(run) is run
     assert find_basis(run) == {}
-
-
-async def test_steps_show_what_they_rest_on() -> None:
-    settings = Settings.read(None, models={"model": "demo"}, questions={"on_ask": "assume"})
-    app = Upcall(store="runs.db", settings=settings)
-    run = await app.start(TASK)
-    assert "    rests on: Which framework? Express (assumed for now)" in str(run).splitlines()
-    (asked,) = [each for each, answer in run.assumptions if answer.outcome is Outcome.ASSUMED]
-    branch = await app.fork(run.id, asked.id, "FastAPI", replace=True)
-    assert "    rests on: Which framework? FastAPI" in str(branch).splitlines()
-    waiting = await app.start(TASK, on_ask="wait")
-    while waiting.questions[0].asker != "coder":
-        waiting = await app.answer(waiting.id, "Approve")
-    assert "    waits for: Which framework?" in str(waiting).splitlines()

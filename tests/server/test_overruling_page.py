@@ -11,14 +11,17 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from lab import CHROMIUM, chromium
 from looks import look
 from playwright.async_api import expect
-from scenario import TASK
 from services import OPERATOR, serving, settle, start
+from stores import FIRST
 from test_web_browser import log_in
 
-from upcall import reversible
+from upcall import Run, RunStatus, reversible
 from upcall.agents import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.execution.team_factory import MakeTeam
+from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 ASSUME: dict[str, Any] = {"questions": {"on_ask": "assume"}}
@@ -141,7 +144,14 @@ async def test_person_overrules_an_assumption_in_the_inbox(can_cancel: bool) -> 
 
 
 async def test_steps_of_a_plan_name_what_they_rest_on() -> None:
-    async with serving(models={"model": "demo"}, **ASSUME) as site, await site.caller() as client:
-        run = await start(client, TASK)
-        (asked,) = run["assumptions"]
-        assert [each["rests_on"] for each in run["plan"]["steps"]] == [[{"question": asked["id"], "state": "assumed"}]]
+    question = Question(question="Which port?", path=("lead", "coder"))
+    records = QuestionRecords((QuestionRecord(question=question, step="1").publish(),))
+    step = PlanStep(step_id="1", description="Write it", name="coder")
+    plan = ReviewedPlan(title="It", sections=["One"], steps=[step])
+    async with serving() as site, await site.caller() as client:
+        run = Run(task="T", plan=plan, records=records, status=RunStatus.AWAITING_CLARIFICATION)
+        await site.service.store.create(run, FIRST)
+        shown = (await client.get(f"/api/runs/{run.id}")).json()
+        assert [each["rests_on"] for each in shown["plan"]["steps"]] == [[{"question": question.id, "state": "open"}]]
+        page = (await client.get(f"/runs/{run.id}", headers={"Accept": "text/html"})).text
+        assert f'<a href="#question-{question.id}">waits for: Which port?</a>' in page

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from upcall import Run, Settings, Upcall
+from upcall import Outcome, Run, Settings, Upcall
 from upcall.errors import EffectsRemain
 
 TASK = "Build me a user authentication system"
@@ -68,3 +68,15 @@ async def test_file_changed_by_somebody_else_remains(app: Upcall) -> None:
     branch = await app.fork(run.id, question, "FastAPI", replace=True, keep_effects=True)
     assert branch.workspace is not None
     assert (branch.workspace / "server.js").read_text() == "theirs"
+
+
+async def test_steps_show_what_they_rest_on(app: Upcall) -> None:
+    run = await app.start(TASK)
+    assert "    rests on: Which framework? Express (assumed for now)" in str(run).splitlines()
+    (asked,) = [each for each, answer in run.assumptions if answer.outcome is Outcome.ASSUMED]
+    branch = await app.fork(run.id, asked.id, "FastAPI", replace=True)
+    assert "    rests on: Which framework? FastAPI" in str(branch).splitlines()
+    waiting = await app.start(TASK, on_ask="wait")
+    while waiting.questions[0].asker != "coder":
+        waiting = await app.answer(waiting.id, "Approve")
+    assert "    waits for: Which framework?" in str(waiting).splitlines()
