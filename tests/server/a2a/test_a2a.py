@@ -263,6 +263,34 @@ async def test_message_to_a_task_at_work_reaches_its_agents() -> None:
     assert len([each for each in texts if "Mind the gap" in each]) == 1
 
 
+async def test_message_to_agents_at_work_answers_no_later_question() -> None:
+    gate = Gate(ASK, "Built.")
+    async with serving(gate.make_team) as site, as_user(site, "alice") as client:
+        task = await client.send("Wait for it", at_once=True)
+        await gate.begun.wait()
+        await client.send("Mind the gap", task=task, at_once=True, message_id="m2")
+        gate.opened.set()
+        async with await site.caller("alice") as http:
+            assert (await settle(http, task.id))["status"] == "awaiting_clarification"
+        for named in ("", task.context_id):
+            again = await client.send("Mind the gap", task=task, message_id="m2", context_id=named)
+            assert (again.status.state, len(again.history)) == (INPUT_REQUIRED, 1)
+        assert result_of(await client.send("Express", task=task)) == "Built."
+        await client.send("Mind the gap", task=task, message_id="m2")
+        assert len((await client.get(task)).history) == 3
+
+
+async def test_message_id_of_one_user_is_free_for_another() -> None:
+    async with (
+        serving(one_agent(ASK, OTHER, "Built."), users={"admins": ["bob"]}) as site,
+        as_user(site, "alice") as alice,
+        as_user(site, "bob") as bob,
+    ):
+        task = await alice.send("Build it")
+        await bob.send("Express", task=task, message_id="m2")
+        assert result_of(await alice.send("PostgreSQL", task=task, message_id="m2")) == "Built."
+
+
 async def test_options_of_a_start_come_in_the_metadata() -> None:
     with_default = Call("ask_user", {**ASK.arguments, "default": "Express"})
     async with serving(one_agent(with_default, "Built.")) as site, as_user(site, "alice") as client:

@@ -70,11 +70,14 @@ class ClientMessages:
         names = (await name_tasks(self._service.store, [run]))[run.id]
         if message.context_id not in ("", names.context_id):
             raise InvalidParamsError(f"Task {run.id} is of the context {names.context_id}, not {message.context_id}.")
-        shown = await read_shown(self._service.store, run.id, message.message_id)
-        if run.waiting or has_data(message) or shown is not None:
-            taken = await self._answer(run, message, shown)
+        new_id = self._derive_id(message.message_id, task_id=run.id)
+        shown = await read_shown(self._service.store, run.id, new_id)
+        if await self._service.store.events.is_sent(run.id, new_id):
+            taken = Taken(run.id)  # Sent again after its agents had it: no answer to what they ask since.
+        elif run.waiting or has_data(message) or shown is not None:
+            taken = await self._answer(run, message, new_id, shown)
         elif run.under_way:
-            await self._service.say(self._caller, run.id, read_text(message), new_id=self._derive_id(message))
+            await self._service.say(self._caller, run.id, read_text(message), new_id=new_id)
             taken = Taken(run.id)
         else:
             raise UnsupportedOperationError(
@@ -92,7 +95,7 @@ class ClientMessages:
 
     async def _begin(self, message: Message) -> Taken:
         """Begin a run; one that the same message began before continues."""
-        run_id, store = self._derive_id(message), self._service.store
+        run_id, store = self._derive_id(message.message_id, context_id=message.context_id), self._service.store
         if not await is_begun(self._service, run_id):
             follows = await self._find_completed(message.context_id) if message.context_id else None
             task = read_task(message, follows)
@@ -106,9 +109,10 @@ class ClientMessages:
         await self.wake(run_id)
         return Taken(run_id)
 
-    def _derive_id(self, message: Message) -> str:
-        """Derive the id of what a message begins, or stands for: the same for the same message of this client."""
-        parts = [self._caller.user, message.context_id, message.task_id, message.message_id]
+    def _derive_id(self, message_id: str, *, context_id: str = "", task_id: str = "") -> str:
+        """Derive the id of what a message begins in a conversation, or is to a task: the same for the same message of
+        this client."""
+        parts = [self._caller.user, context_id, task_id, message_id]
         return sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
     async def _find_completed(self, context_id: str) -> str | None:
@@ -129,13 +133,13 @@ class ClientMessages:
                     runs[run_id] = run
         return [*runs.values()]
 
-    async def _answer(self, run: Run, message: Message, shown: Sequence[str] | None) -> Taken:
-        """Answer questions of a run. A text answers those that were open when it came first."""
+    async def _answer(self, run: Run, message: Message, new_id: str, shown: Sequence[str] | None) -> Taken:
+        """Answer questions of a run. A text, noted by its id, answers those that were open when it came first."""
         mine = self._app.access.answerable(run, self._caller.user)
         if not has_data(message) and shown is None:
             if not mine:
                 raise AnswerRefused(f"Task {run.id} has no open question that is yours to answer.")
-            shown = await keep_shown(self._service.store, run.id, message.message_id, [each.id for each in mine])
+            shown = await keep_shown(self._service.store, run.id, new_id, [each.id for each in mine])
         asked = mine if shown is None else [run.asked[each] for each in shown if each in run.asked]
         given = read_answers(message, asked)
         known = {each.id: each for each in mine}
