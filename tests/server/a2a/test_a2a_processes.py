@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,13 @@ async def test_service_killed_at_work_continues_with_the_same_message(by_text: b
             written = process.client.get(path).json()
     assert (done.status.state, len(done.history)) == (COMPLETED, 3)
     assert [each["name"] for each in written if each["kind"] == "call"].count("write_file") == 1
+
+
+def test_service_with_another_package_of_that_name_serves_all_else(tmp_path: Path) -> None:
+    tmp_path.joinpath("a2a.py").write_text("Agent = object\n")
+    with serve_apart("--model", "demo", PYTHONPATH=str(tmp_path)) as process:
+        paths = ("/a2a", "/.well-known/agent-card.json", "/api/runs")
+        assert [process.client.get(each).status_code for each in paths] == [404, 404, 200]
+        _, text = process.stop(signal.SIGTERM)
+    assert [each for each in text.splitlines() if "A2A is off: it needs a2a-sdk>=1.3,<2" in each]
+    assert "Traceback" not in text

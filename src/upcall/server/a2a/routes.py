@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
 
 PATH = "/a2a"
 
+_log = logging.getLogger(__name__)
+
 
 def make_routes(service: Service, authenticator: Authenticator, streams: Streams) -> Sequence[Route]:
-    """Make the routes; none without the extra ``a2a``."""
+    """Make the routes; none without the extra ``a2a``, or with another version of its package than ours."""
     if find_spec("a2a") is None:
         return []
-    from upcall.server.a2a.endpoint import CARD_PATH, make_endpoint, show_card
+    try:
+        from upcall.server.a2a.endpoint import CARD_PATH, make_endpoint, show_card
+    except ImportError as error:
+        _log.warning("A2A is off: it needs a2a-sdk>=1.3,<2, and found another (%s).", error)
+        return []
 
     async def card(request: Request) -> Response:
         """Describe the agent: anybody may ask."""
