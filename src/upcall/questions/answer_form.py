@@ -34,6 +34,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import SchemaError
 
 from upcall.errors import UnusableSchema
+from upcall.questions.json_values import MAX_FORMAT_CHARS
 from upcall.text import one_line
 
 MAX_FIELDS = 50
@@ -42,6 +43,11 @@ MAX_FIELDS = 50
 MAX_SCHEMA_CHARS = 40_000
 
 _MAX_REFERENCES = 10
+
+_ODD = (TypeError, ValueError, ArithmeticError)
+
+_MAX_STEPS = 1_000
+"""How many schemas are looked at for one form: references in one another can be many more than are written."""
 _UNSUPPORTED = (
     *("not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "patternProperties"),
     *("propertyNames", "minProperties", "maxProperties", "contains", "prefixItems", "unevaluatedProperties"),
@@ -346,6 +352,8 @@ class FormField:
         from jsonschema import FormatChecker
         from jsonschema.exceptions import FormatError
 
+        if len(value) > MAX_FORMAT_CHARS:  # Some checks take a time that grows with the square.
+            raise ValueError(f"It is too long to be checked as {self.format}: at most {MAX_FORMAT_CHARS:,} characters")
         try:
             FormatChecker().check(value, self.format or "")
         except FormatError as error:
@@ -410,7 +418,7 @@ class AnswerForm:
             return _read_form(text)
         except UnusableSchema:
             raise
-        except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
+        except (TypeError, AttributeError, KeyError, ValueError, ArithmeticError, RecursionError) as error:
             raise UnusableSchema(f"the schema is not one: {one_line(str(error), 200)}") from error
 
     def check(self, given: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -592,7 +600,7 @@ def _read_form(text: str) -> AnswerForm:
         raise UnusableSchema(f"a form has 1 to {MAX_FIELDS} fields, and this one {len(fields)}")
     try:  # Built now, so that what pydantic cannot check is refused here.
         return AnswerForm(tuple(map(_propose_default, fields)), groups, _make_form_model(fields, groups))
-    except (SchemaError, PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError) as error:
+    except (SchemaError, PydanticUserError, PydanticSchemaGenerationError, *_ODD) as error:
         raise UnusableSchema(f"the schema cannot be checked: {one_line(str(error), 200)}") from error
 
 
@@ -617,12 +625,16 @@ def _list_properties(schema: Mapping[str, Any], where: str) -> Iterator[tuple[st
         yield name, each, name in required
 
 
-@dataclass(frozen=True)
+@dataclass
 class _SchemaReader:
     root: Mapping[str, Any]
+    steps: int = 0
 
     def simplify(self, schema: Mapping[str, Any], where: str, depth: int = 0) -> tuple[dict[str, Any], bool]:
         """Return a schema without references and without null, and whether null was in it."""
+        self.steps += 1
+        if self.steps > _MAX_STEPS:
+            raise UnusableSchema("the schema has too many alternatives in one another")
         if depth > _MAX_REFERENCES:
             raise UnusableSchema(f"{where} refers to itself")
         found, nullable = self._resolve(schema, where), False

@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from upcall.errors import UnusableSchema, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.answer_form import AnswerForm
-from upcall.questions.json_values import find_problem
+from upcall.questions.json_values import find_problem, is_entangled
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, ClarificationType, Option, Side
 from upcall.questions.tool_context import find_answer
 from upcall.text import one_line, quote, shorten
@@ -193,6 +193,8 @@ class ValueForm:
         try:
             if self.has_fields:
                 AnswerForm.of(schema)
+            elif is_entangled(schema):
+                raise UnusableRequest("its schema has too many alternatives in one another")
             self._field = _Field.model_validate({} if self.has_fields else schema)
         except ValidationError as error:
             raise UnusableRequest(f"its schema cannot be asked for ({_name_problem(error)})") from error
@@ -213,8 +215,11 @@ class ValueForm:
 
     def read(self, answer: Answer) -> tuple[JsonValue, str | None]:
         """Return the value that a person gave, and what is wrong with it."""
-        if self.has_fields:  # Checked where it was given.
-            return json.loads(answer.text), None
+        if self.has_fields:  # The question may have been asked without this schema.
+            try:
+                return dict(AnswerForm.of(self._schema).check(json.loads(answer.text))), None
+            except (ValueError, TypeError, AttributeError) as error:
+                return None, one_line(str(error), 200)
         value = _read_value(self._field, answer, self._values)
         problem = "it is none of the values" if value is None else find_problem(self._schema, value)
         return (value, None) if problem is None else (None, problem)

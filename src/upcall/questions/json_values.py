@@ -8,9 +8,52 @@ from typing import Any
 
 from upcall.text import one_line
 
+MAX_FORMAT_CHARS = 2_000
+"""A longer text is not checked against a ``format``."""
+
+_MAX_ALTERNATIVES = 300
+"""How many schemas may apply to one value."""
+
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+
+
+def is_entangled(schema: Mapping[str, Any]) -> bool:
+    """Return whether so many schemas apply to one value, by references in one another, that a check of it might not
+    end."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if _count_applied(node, schema) > _MAX_ALTERNATIVES:
+                return True
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return False
+
+
+def _count_applied(begin: Any, root: Mapping[str, Any]) -> int:
+    waiting, count = [begin], 0
+    while waiting and count <= _MAX_ALTERNATIVES:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            count += 1
+            waiting += [node[each] for each in _IN_PLACE if each in node]
+            waiting += [_look_up(str(node["$ref"]), root)] if "$ref" in node else []
+    return count
+
+
+def _look_up(reference: str, root: Mapping[str, Any]) -> Any:
+    target: Any = root
+    for part in reference.split("/")[1:]:
+        target = target.get(part) if isinstance(target, dict) else None
+    return target
+
 
 def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Say what of a value its schema refuses; nothing where that is none."""
+    """Say what of a value its schema refuses; nothing where that is none, or the schema is too entangled to tell."""
     from jsonschema import FormatChecker
     from jsonschema.exceptions import UnknownType, best_match
     from referencing import Registry
@@ -18,7 +61,10 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
 
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return "it is not a number"
-    validator = _validator()(schema, registry=Registry(), format_checker=FormatChecker())
+    if is_entangled(schema):
+        return None
+    checker = FormatChecker() if len(str(value)) <= MAX_FORMAT_CHARS else None
+    validator = _validator()(schema, registry=Registry(), format_checker=checker)
     try:
         worst = best_match(validator.iter_errors(value))
     except (UnknownType, Unresolvable, TypeError, ValueError, AttributeError, RecursionError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, JsonValue
 
 from upcall.lazy_pattern import LazyPattern
+from upcall.questions.json_values import is_entangled
 from upcall.text import one_line, quote, show_name
 
 if TYPE_CHECKING:
@@ -167,11 +168,13 @@ def _is_json(text: str) -> bool:
 
 
 def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue]) -> str | None:
-    """Say in a line what of the arguments the schema refuses, if anything. A schema that cannot be used refuses none:
-    the tool itself has the last word."""
+    """Say in a line what of the arguments the schema refuses, if anything. A schema that cannot be used, or would take
+    for ever, refuses none: the tool itself has the last word."""
     from jsonschema.exceptions import SchemaError, best_match
     from referencing.exceptions import Unresolvable
 
+    if is_entangled(schema):
+        return None
     try:
         errors = list(_validator(schema).iter_errors(arguments))
     except (SchemaError, Unresolvable, re.error):

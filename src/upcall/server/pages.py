@@ -443,7 +443,10 @@ def _read_fields(form: FormData, question_id: str, run: Run) -> AnswerValue:
     answer = None if record is None else record.question.answer_form
     if answer is None:
         raise UnknownQuestion(question_id, [each.id for each in run.questions])
-    given = {each.name: [str(text) for text in form.getlist(f"field-{each.name}")] for each in answer.fields}
+    given = {  # A browser sends line breaks as those of the network.
+        each.name: [str(text).replace("\r\n", "\n") for text in form.getlist(f"field-{each.name}")]
+        for each in answer.fields
+    }
     ticked = {each.name for each in answer.fields if each.several and each.choices}  # A browser sends no empty boxes.
     return answer.take({name: texts if name in ticked else "".join(texts[:1]) for name, texts in given.items()})
 

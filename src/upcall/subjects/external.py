@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from upcall import identity
-from upcall.errors import CallerError, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun
+from upcall.errors import AnswerRefused, CallerError, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun
 from upcall.options import ResolutionOptions
 from upcall.policy.acceptance import accept
 from upcall.policy.deadlines import end_run, expired_answers, is_due
 from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.elicitation import UnusableRequest, ValueForm
-from upcall.questions.matching import AnswerValue, resolve_id
+from upcall.questions.matching import AnswerValue, parse_unsealed, resolve_id
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.config import RUN_ID, RunConfig
@@ -410,7 +410,7 @@ def describe_question(
     only = only or bool(form and form.labels and not options)
     options = options or (form.labels if form else ())
     try:
-        return Question.model_validate(
+        question = Question.model_validate(
             {
                 "question": text,
                 "path": read_path(path),
@@ -429,6 +429,12 @@ def describe_question(
         where = ".".join(map(str, found["loc"]))
         problem = found["msg"].removeprefix("Value error, ")
         raise CallerError(f"This cannot be asked{f': {where}' if where else ''}: {problem}") from error
+    if form is not None and form.has_fields and default is not None:
+        try:
+            parse_unsealed(question, default)
+        except AnswerRefused as error:
+            raise CallerError(f"default = {one_line(default, 100)!r} is no answer to this: {error}") from error
+    return question
 
 
 def read_value_form(schema: Mapping[str, Any]) -> ValueForm:
