@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +23,18 @@ from places import ROOT
 from services import ASK, TIMEOUT_S, Site, one_agent, serving, settle, start
 from web_servers import Request, Sent, Server
 
-from upcall.server.tokens import create_token
+from upcall.notifications.outbox import DeliveryState, Outbox
+from upcall.server.service import Caller
+from upcall.server.tokens import create_token, list_tokens, revoke_token
 from upcall.testing import Call
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("notifications")]
 
 WEBHOOK_SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 SIGNING_SECRET, TELEGRAM_SECRET, PERSON = "signing", "shared", "42"
+TAKEN = Sent('{"ok": true}', "application/json")
+BAD_GATEWAY = Sent("<html>502 Bad Gateway</html>", status=502)
+SENDING = [("slack", "/chat.postMessage"), ("telegram", "/bot7:token/sendMessage")]
 FREE = Call("ask_user", {"question": "Which name?"})
 ENVIRONMENT = {
     "WEBHOOK_SECRET": WEBHOOK_SECRET,
@@ -64,6 +69,13 @@ class Chat:
         assert len(found) == count
         return found[-1]
 
+    async def wait_until_delivered(self) -> None:
+        """Wait until the example has taken every event."""
+        async with asyncio.timeout(TIMEOUT_S):
+            outbox = Outbox(self.site.service.store.database)
+            while {each.state for each in await outbox.list()} != {DeliveryState.DELIVERED}:
+                await asyncio.sleep(0.05)
+
     async def post(self, path: str, body: str, headers: Mapping[str, str]) -> int:
         """Send what the chat, or the service, sends; return the status."""
         async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
@@ -76,7 +88,7 @@ class Chat:
 
 
 @asynccontextmanager
-async def chatting(name: str, *replies: Any) -> AsyncIterator[Chat]:
+async def chatting(name: str, *replies: Any, api: web_servers.Answer = TAKEN, **settings: Any) -> AsyncIterator[Chat]:
     """Yield an example with the service behind it, whose webhooks reach it by a relay with a known port."""
     address = asyncio.get_running_loop().create_future()
 
@@ -87,9 +99,10 @@ async def chatting(name: str, *replies: Any) -> AsyncIterator[Chat]:
             return Sent(status=client.post(url + request.path, content=request.body, headers=headers).status_code)
 
     loop = asyncio.get_running_loop()
-    with web_servers.serving(Sent('{"ok": true}', "application/json")) as played, web_servers.serving(relay) as relayed:
-        webhook = {"url": f"{relayed.url}/upcall", "secret": WEBHOOK_SECRET, "texts": True}
-        async with serving(one_agent(*replies), notifications={"webhooks": {"chat": webhook}}) as site:
+    with web_servers.serving(api) as played, web_servers.serving(relay) as relayed:
+        webhook = {"url": f"{relayed.url}/upcall", "secret": WEBHOOK_SECRET}
+        notified = {"webhooks": {"chat": webhook}}
+        async with serving(one_agent(*replies), notifications=notified, **settings) as site:
             _, token = await create_token(site.service.store, "alice")
             given = {"SERVICE_URL": site.url, "SERVICE_TOKEN": token, "PORT": "0"}
             given |= {"SLACK_API": played.url, "TELEGRAM_API": played.url}
@@ -108,6 +121,7 @@ async def chatting(name: str, *replies: Any) -> AsyncIterator[Chat]:
                     process.kill()
                     errors = (await asyncio.to_thread(process.communicate))[1]
             assert "Traceback" not in errors, errors
+            assert "7:token" not in errors, errors
 
 
 def sign_click(body: str, at: int, secret: str = SIGNING_SECRET) -> dict[str, str]:
@@ -210,10 +224,109 @@ async def test_expired_question_is_reported_in_the_chat(name: str) -> None:
         assert text.startswith("agent needs to know: Which framework?\n")
 
 
-@pytest.mark.parametrize(("name", "path"), [("slack", "/chat.postMessage"), ("telegram", "/bot7:token/sendMessage")])
+@pytest.mark.parametrize(("name", "path"), SENDING)
 async def test_question_without_options_leads_to_its_page(name: str, path: str) -> None:
     async with chatting(name, FREE) as chat:
         run_id = (await start(chat.alice))["run_id"]
         message = await chat.wait_for(path)
         assert message["text"].endswith(f"Which name?\nAnswer it at {chat.site.url}/runs/{run_id}")
         assert await chat.post("/upcall", "{}", {"webhook-id": "1"}) == 401
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_question_of_somebody_else_is_not_sent(name: str, path: str) -> None:
+    async with chatting(name, ASK, ASK) as chat, await chat.site.caller("bob") as bob:
+        await start(bob, "Secret plans", open=True)
+        await chat.wait_until_delivered()
+        assert chat.calls(path) == []
+        await start(chat.alice)
+        await chat.wait_for(path)
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_assigned_question_is_sent_to_its_assignee(name: str, path: str) -> None:
+    async with chatting(name, ASK) as chat, await chat.site.caller("bob") as bob:
+        run = await start(bob)
+        await chat.wait_until_delivered()
+        assert chat.calls(path) == []
+        access = chat.site.service.app_for(Caller("bob")).access
+        await access.assign(run["run_id"], run["questions"][0]["id"], "alice", user="bob")
+        await chat.wait_for(path)
+
+
+def fail_once(path: str, reply: Sent) -> Callable[[Request], Sent]:
+    """Return a chat that answers the first call at a path so, and takes everything else."""
+    failed = list[str]()
+
+    def answer(request: Request) -> Sent:
+        if request.path == path and not failed:
+            failed.append(path)
+            return reply
+        return TAKEN
+
+    return answer
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_question_is_sent_again_after_the_page_of_a_proxy(name: str, path: str) -> None:
+    page = Sent(BAD_GATEWAY.body, status=200 if name == "slack" else 502)
+    async with chatting(name, ASK, api=fail_once(path, page)) as chat:
+        await start(chat.alice)
+        assert "Which framework?" in (await chat.wait_for(path, 2))["text"]
+
+
+async def test_failed_edit_in_telegram_leaves_the_answer_reported() -> None:
+    chat_api = fail_once("/bot7:token/editMessageText", BAD_GATEWAY)
+    async with chatting("telegram", ASK, "Built.", api=chat_api) as chat:
+        run_id = (await start(chat.alice))["run_id"]
+        message = await chat.wait_for("/bot7:token/sendMessage")
+        assert await press(chat, message, 0, 1) == 200
+        assert (await chat.wait_for("/bot7:token/answerCallbackQuery"))["text"] == "Answered: Express"
+        assert await chat.count_answers(run_id) == ["Express"]
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_question_with_several_choices_leads_to_its_page(name: str, path: str) -> None:
+    several = Call("ask_user", {"question": "Which pages?", "options": ["A", "B"], "multi_select": True})
+    async with chatting(name, several) as chat:
+        run_id = (await start(chat.alice))["run_id"]
+        message = await chat.wait_for(path)
+        assert message["text"].endswith(f"Which pages?\nAnswer it at {chat.site.url}/runs/{run_id}")
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_revoked_token_leaves_the_buttons_in_place(name: str, path: str) -> None:
+    async with chatting(name, ASK) as chat:
+        await start(chat.alice)
+        message = await chat.wait_for(path)
+        for each in await list_tokens(chat.site.service.store):
+            await revoke_token(chat.site.service.store, each.id)
+        if name == "slack":
+            body = slack_click(chat, message, 0)
+            assert await chat.post("/slack", body, sign_click(body, int(time.time()))) == 200
+            shown = await chat.wait_for("/response")
+            assert not shown["replace_original"]
+        else:
+            assert await press(chat, message, 0, 1) == 200
+            shown = await chat.wait_for("/bot7:token/answerCallbackQuery")
+            assert chat.calls("/bot7:token/editMessageText") == []
+        assert "token" in shown["text"]
+
+
+@pytest.mark.parametrize("name", ["slack", "telegram"])
+async def test_large_body_is_refused_before_it_is_read(name: str) -> None:
+    async with chatting(name) as chat:
+        for length in ("1000001", "-1", "many"):
+            assert await exchange(chat, f"POST /{name} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n") == "413"
+
+
+async def exchange(chat: Chat, sent: str) -> str:
+    """Send a request as it stands and no more; return the status."""
+    reader, writer = await asyncio.open_connection(*chat.url.removeprefix("http://").split(":"))
+    try:
+        writer.write(sent.encode())
+        async with asyncio.timeout(TIMEOUT_S):
+            return (await reader.readline()).decode().split()[1]
+    finally:
+        writer.close()
+        await writer.wait_closed()
