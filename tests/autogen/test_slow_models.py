@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 
 import pytest
 from autogen_core import CancellationToken
@@ -97,3 +98,39 @@ async def test_classifier_waits_while_its_model_writes() -> None:
     with LoopbackServer([reply]) as server:
         turn = await send(Classifier(client_of(server, LARGE), llm_timeout=TIMEOUT_S), "Hello")
     assert turn.text.startswith("hello hello")
+
+
+EMPTY = {
+    "comment": b": ping\n\n",
+    "empty text": b'data: {"choices": [{"index": 0, "delta": {"content": ""}}]}\n\n',
+    "no choice": b'data: {"object": "chat.completion.chunk", "choices": []}\n\n',
+    "empty call": b'data: {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": '
+    b'{"name": "write", "arguments": ""}}]}}]}\n\n',
+}
+
+
+@pytest.mark.parametrize("limit", [None, 0.4], ids=["agent", "classifier"])
+@pytest.mark.parametrize("begun", [False, True], ids=["from the beginning", "after a word"])
+@pytest.mark.parametrize("kind", EMPTY)
+async def test_empty_signs_of_life_are_silence(kind: str, begun: bool, limit: float | None) -> None:
+    """Each of them resets the timeouts of the HTTP client, so without a limit of ours the call would never end."""
+    open_streams = asyncio.Semaphore(0)
+
+    async def ping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        writer.write(b'data: {"choices": [{"index": 0, "delta": {"content": "Well"}}]}\n\n' if begun else b"")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(EMPTY[kind])
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        open_streams.release()
+
+    async with await asyncio.start_server(ping, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        client = OpenAICompatibleClient(SMALL, base_url=url, api_key="k", max_retries=0, timeout=0.4)
+        with pytest.raises(ModelTimeout):
+            await request_from(client, limit)
+        await open_streams.acquire()
+        await client.close()

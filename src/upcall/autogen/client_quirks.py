@@ -25,6 +25,7 @@ from upcall.autogen.internals import fit_anthropic_client, is_model_client_for, 
 from upcall.autogen.message_parts import read_arguments
 from upcall.autogen.model_errors import StreamBrokenOff
 from upcall.autogen.openai_client.calls import is_object
+from upcall.autogen.openai_client.reply_parts import holds_something
 from upcall.autogen.openai_client.takeover import calling_client, find_own_client
 from upcall.autogen.reply_streams import Read, StreamReader
 from upcall.text import replace_surrogates
@@ -54,8 +55,8 @@ async def stream_reply(
     emit: Emit[Read],
     note_chunk: Callable[[], None],
 ) -> CreateResult:
-    """Return the streamed reply, after emitting its text as `reader` reads it; `note_chunk` is called when something
-    came.
+    """Return the streamed reply, after emitting its text as `reader` reads it; `note_chunk` is called for each piece
+    that is not empty.
     One that cannot stream is called as a whole: AutoGen's for llama.cpp says so by an error.
 
     Raises:
@@ -69,10 +70,11 @@ async def stream_reply(
     create = show_model_call(caller.create_stream, client)
     try:
         async for item in create(fit_messages(client, messages), **options):
-            note_chunk()
             if isinstance(item, CreateResult):
                 whole = item
             else:
+                if item if isinstance(item, str) else holds_something(item):
+                    note_chunk()
                 pieces += [replace_surrogates(item)] if isinstance(item, str) else []
                 for each in reader.add(item):
                     emit(each)

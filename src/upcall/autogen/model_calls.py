@@ -54,7 +54,8 @@ async def call_model(
     `timeout` is in seconds: how long nothing may come of a reply that comes in pieces; else for the whole call. So that
     a slow model has its time, our client gets replies in pieces wherever there is a `timeout`, and those of a small
     model always, whether they are shown or not. Before a small model's first piece, while its server reads the prompt,
-    the timeout of the request holds if that is longer. With `first_token` only one token is generated, with the log
+    the timeout of the request holds if that is longer; in any stream of our client it holds too, and what is empty is
+    nothing. With `first_token` only one token is generated, with the log
     probabilities of its alternatives; if the server is not known to return them, no request is sent, and the reply is
     `NO_CALL`.
 

@@ -429,9 +429,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
     @property
     def request_timeout(self) -> float:
         """How many seconds its server may send nothing."""
-        limit: Any = self._connections.sdk.timeout
-        seconds = getattr(limit, "read", limit)
-        return float("inf") if seconds is None else float(seconds)
+        return self._connections.read_timeout(self._arguments)
 
     @property
     def sdk(self) -> AsyncOpenAI:

@@ -53,6 +53,12 @@ class Connections:
             self._copies[loop] = self._sdk.copy(http_client=again)
         return self._copies[loop]
 
+    def read_timeout(self, options: Mapping[str, Any]) -> float:
+        """Return how many seconds the server may send nothing of a reply to a request with these options."""
+        limit: Any = self.sdk.timeout if (given := options.get("timeout")) is None else given
+        seconds = getattr(limit, "read", limit)
+        return float("inf") if seconds is None else float(seconds)
+
     def _find_problem(self) -> str:
         """Return what is wrong with the address or the key of a client that was made elsewhere; empty if nothing is."""
         url, key = unquote(str(self._sdk.base_url)).removesuffix("/"), self._sdk.api_key

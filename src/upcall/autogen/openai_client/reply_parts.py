@@ -54,6 +54,11 @@ Piece: TypeAlias = ReplyPart | CallPiece
 """What a chunk adds to a reply. Text is as the model wrote it: there may be thoughts in it."""
 
 
+def holds_something(piece: Piece) -> bool:
+    """Return whether a piece adds to the text, a thought or a call: some servers send empty ones while they wait."""
+    return bool(piece.arguments if isinstance(piece, CallPiece) else piece.content)
+
+
 class Reader(ABC):
     """Reads one reply of an API.
 
