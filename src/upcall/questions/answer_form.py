@@ -34,7 +34,6 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import SchemaError
 
 from upcall.errors import UnusableSchema
-from upcall.questions.json_values import MAX_FORMAT_CHARS
 from upcall.text import one_line
 
 MAX_FIELDS = 50
@@ -351,6 +350,8 @@ class FormField:
     def _check_format(self, value: Any) -> Any:
         from jsonschema import FormatChecker
         from jsonschema.exceptions import FormatError
+
+        from upcall.questions.json_values import MAX_FORMAT_CHARS
 
         if len(value) > MAX_FORMAT_CHARS:  # Some checks take a time that grows with the square.
             raise ValueError(f"It is too long to be checked as {self.format}: at most {MAX_FORMAT_CHARS:,} characters")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, JsonValue
 
 from upcall.lazy_pattern import LazyPattern
-from upcall.questions.json_values import is_entangled
 from upcall.text import one_line, quote, show_name
 
 if TYPE_CHECKING:
@@ -172,6 +171,8 @@ def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue])
     for ever, refuses none: the tool itself has the last word."""
     from jsonschema.exceptions import SchemaError, best_match
     from referencing.exceptions import Unresolvable
+
+    from upcall.questions.json_values import is_entangled
 
     if is_entangled(schema):
         return None
