@@ -31,13 +31,14 @@ from a2a.utils.errors import (
 from a2a_client import A2A, COMPLETED, INPUT_REQUIRED, OLDER, WORKING, as_user, questions_of, result_of, text_of
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
-from services import ASK, Site, one_agent, serving, settle, start
+from services import ASK, TIMEOUT_S, Site, one_agent, serving, settle, start
 from trips import BOOKED, TRIP, Trip
 from trips import make_team as make_trips
 
 from upcall import PausableAgent
 from upcall.runs.states import RunStatus
 from upcall.server.a2a.tasks import STATES
+from upcall.server.events import STREAMS_PER_CALLER
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 STRICT = Call("ask_user", {**ASK.arguments, "allow_free_text": False})
@@ -289,6 +290,37 @@ async def test_message_id_of_one_user_is_free_for_another() -> None:
         task = await alice.send("Build it")
         await bob.send("Express", task=task, message_id="m2")
         assert result_of(await alice.send("PostgreSQL", task=task, message_id="m2")) == "Built."
+
+
+async def can_listen(http: httpx.AsyncClient, task: Task) -> bool:
+    """Return whether one more stream may be opened."""
+    async with http.stream("GET", f"/api/runs/{task.id}/events") as response:
+        return response.is_success
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_clients_that_hang_up_keep_no_place(streaming: bool) -> None:
+    gate = Gate("Built.")
+    async with serving(gate.make_team) as site, as_user(site, "alice") as client, await site.caller("alice") as http:
+        task = await client.send("Wait for it", at_once=True)
+        await gate.begun.wait()
+
+        async def wait() -> None:
+            async with as_user(site, "alice", streaming=streaming) as other:
+                await other.send("Hurry", task=task, message_id="m2")
+
+        waiting = [asyncio.create_task(wait()) for _ in range(STREAMS_PER_CALLER)]
+        async with asyncio.timeout(TIMEOUT_S):
+            while await can_listen(http, task):
+                await asyncio.sleep(0.1)
+            for at_once in (True, False):
+                assert (await client.send("Now", task=task, at_once=at_once)).status.state == WORKING
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            while not await can_listen(http, task):
+                await asyncio.sleep(0.1)
+        gate.opened.set()
 
 
 async def test_options_of_a_start_come_in_the_metadata() -> None:

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 import upcall
-from upcall.server.a2a.handler import CALLER, RunHandler
+from upcall.server.a2a.handler import CALLER, RECEIVE, RunHandler
 from upcall.server.callers import Authenticator
 from upcall.server.events import Streams
 from upcall.server.service import Service
@@ -39,11 +39,12 @@ MEDIA_TYPES = ["text/plain", "application/json"]
 
 
 class _CallerContext(DefaultServerCallContextBuilder):
-    """Passes on who calls, as the way in has found it."""
+    """Passes on who calls, as the way in has found it, and what says that they hang up."""
 
     def build(self, request: Request) -> ServerCallContext:
         context = super().build(request)
         context.state[CALLER] = request.scope[SCOPE_CALLER]
+        context.state[RECEIVE] = request.receive
         return context
 
 

@@ -6,10 +6,12 @@ request, also after a kill.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from datetime import UTC
+from typing import Any
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
@@ -44,6 +46,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from starlette.types import Receive
 
 from upcall.errors import AnswerError, CallerError, NotAllowed, RunNotWaiting, UnknownRun, UpcallError
 from upcall.runs.run import Run
@@ -52,13 +55,14 @@ from upcall.server.a2a.contexts import count_runs
 from upcall.server.a2a.messages import ClientMessages, name_tasks
 from upcall.server.a2a.tasks import STATES, make_task
 from upcall.server.callers import Authenticator
-from upcall.server.events import RunFollower, Stored, Streams, follow_run, read_position
+from upcall.server.events import RunFollower, Stored, Streams, TooManyStreams, follow_run, read_position
 from upcall.server.problems import describe
 from upcall.server.service import Caller, Service
 
 PAGE_SIZE = 50
 CALLER = "upcall.caller"
-"""Where the context of a call has who calls."""
+RECEIVE = "upcall.receive"
+"""Where the context of a call has who calls, and what says that the client hangs up."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,16 +81,17 @@ class RunHandler(RequestHandler):
 
     @validate_request_params
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
-        """Begin a run, or answer one, and wait for its next pause, unless the client does not want to."""
+        """Begin a run, or answer one, and wait for its next pause, unless the client does not want to, hangs up, or has
+        too many that wait."""
         caller = _caller_of(context)
-        with self._explaining(caller), self._counting(caller):
+        with self._explaining(caller):
             _check_wishes(params)
             taken = await ClientMessages(self._service, caller).take(params.message)
             task = await self._show(caller, taken.run_id)
             if not params.configuration.return_immediately:
-                async with aclosing(self._follow(caller, taken.run_id, taken.answered)) as tasks:
-                    async for changed in tasks:
-                        task = changed
+                with suppress(TooManyStreams):
+                    last = _read_last(self._follow(caller, taken.run_id, taken.answered))
+                    task = await _while_connected(last, context.state[RECEIVE]) or task
             return apply_history_length(task, params.configuration)
 
     @validate_request_params
@@ -95,7 +100,7 @@ class RunHandler(RequestHandler):
     ) -> AsyncGenerator[Event]:
         """Do the same, and yield the task, then what changes."""
         caller = _caller_of(context)
-        with self._explaining(caller), self._counting(caller):
+        with self._explaining(caller):
             _check_wishes(params)
             taken = await ClientMessages(self._service, caller).take(params.message)
             async with aclosing(self._follow(caller, taken.run_id, taken.answered)) as tasks:
@@ -108,7 +113,7 @@ class RunHandler(RequestHandler):
     ) -> AsyncGenerator[Event]:
         """Yield a task, then what changes up to its next pause; a run whose process is gone continues."""
         caller = _caller_of(context)
-        with self._explaining(caller), self._counting(caller):
+        with self._explaining(caller):
             app = self._service.app_for(caller)
             run = await app.get(params.id, user=caller.user)
             if run.is_final:
@@ -209,26 +214,25 @@ class RunHandler(RequestHandler):
     async def _follow(self, caller: Caller, run_id: str, answered: Collection[str] = ()) -> AsyncGenerator[Task]:
         """Yield a task as it is, and again whenever its run has changed, up to its next pause: where none of `answered`
         is open, of which the answer just given may not be stored yet. It ends before, if the service does, the caller
-        may no longer see the run, or a stream's time is up."""
+        may no longer see the run, or a stream's time is up.
+
+        Raises:
+            TooManyStreams: too many wait already.
+        """
         position = await read_position(self._service, run_id)
         reader = RunFollower(self._service, caller, run_id, position)
         await reader.read_new()
         yield (await self._make_tasks(caller, [reader.run]))[0]
         if _is_at_pause(reader.run, answered):
             return
-        async with aclosing(follow_run(self._service, self._authenticator, caller, reader)) as updates:
-            async for update in updates:
-                if isinstance(update, Stored) and isinstance(run := update.item, Run):
-                    yield (await self._make_tasks(caller, [run]))[0]
-                    if _is_at_pause(run, answered):
-                        return
-
-    @contextmanager
-    def _counting(self, caller: Caller) -> Iterator[None]:
-        """Count whoever waits as a stream."""
         self._streams.refuse_more(caller)
         with self._streams.count(caller):
-            yield
+            async with aclosing(follow_run(self._service, self._authenticator, caller, reader)) as updates:
+                async for update in updates:
+                    if isinstance(update, Stored) and isinstance(run := update.item, Run):
+                        yield (await self._make_tasks(caller, [run]))[0]
+                        if _is_at_pause(run, answered):
+                            return
 
     @contextmanager
     def _explaining(self, caller: Caller) -> Iterator[None]:
@@ -284,6 +288,31 @@ def _read_filter(params: ListTasksRequest, caller: Caller) -> RunFilter:
 def _is_wanted(run: Run, only: RunFilter) -> bool:
     is_new = only.changed_after is None or run.updated_at >= only.changed_after
     return is_new and run.status in (only.statuses or ())
+
+
+async def _read_last(tasks: AsyncGenerator[Task]) -> Task | None:
+    last: Task | None = None
+    async with aclosing(tasks):
+        async for task in tasks:
+            last = task
+    return last
+
+
+async def _while_connected(work: Coroutine[Any, Any, Task | None], receive: Receive) -> Task | None:
+    """Return what some work brings; None if the client hangs up before, which ends it."""
+    doing, going = asyncio.create_task(work), asyncio.create_task(_wait_for_hangup(receive))
+    try:
+        await asyncio.wait([doing, going], return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        for each in (doing, going):
+            each.cancel()
+        await asyncio.gather(doing, going, return_exceptions=True)
+
+
+async def _wait_for_hangup(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _as_events(tasks: AsyncGenerator[Task], params: SendMessageRequest | None = None) -> AsyncGenerator[Event]:
