@@ -35,6 +35,11 @@ SIGNING_SECRET, TELEGRAM_SECRET, PERSON = "signing", "shared", "42"
 TAKEN = Sent('{"ok": true}', "application/json")
 BAD_GATEWAY = Sent("<html>502 Bad Gateway</html>", status=502)
 SENDING = [("slack", "/chat.postMessage"), ("telegram", "/bot7:token/sendMessage")]
+LOGGED = """
+import logging, runpy, sys
+logging.basicConfig(level=logging.INFO)  # As in a program that is made of an example.
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
 FREE = Call("ask_user", {"question": "Which name?"})
 ENVIRONMENT = {
     "WEBHOOK_SECRET": WEBHOOK_SECRET,
@@ -88,8 +93,13 @@ class Chat:
 
 
 @asynccontextmanager
-async def chatting(name: str, *replies: Any, api: web_servers.Answer = TAKEN, **settings: Any) -> AsyncIterator[Chat]:
-    """Yield an example with the service behind it, whose webhooks reach it by a relay with a known port."""
+async def chatting(
+    name: str, *replies: Any, api: web_servers.Answer = TAKEN, cut_off: bool = False
+) -> AsyncIterator[Chat]:
+    """Yield an example with the service behind it, whose webhooks reach it by a relay with a known port.
+
+    The example reaches the service, unless `cut_off`: then its answers end at a proxy, which sends a page of its own.
+    """
     address = asyncio.get_running_loop().create_future()
 
     def relay(request: Request) -> Sent:
@@ -98,15 +108,26 @@ async def chatting(name: str, *replies: Any, api: web_servers.Answer = TAKEN, **
         with httpx.Client(timeout=TIMEOUT_S) as client:
             return Sent(status=client.post(url + request.path, content=request.body, headers=headers).status_code)
 
+    def forward(request: Request) -> Sent:
+        if request.method == "POST":
+            return BAD_GATEWAY
+        with httpx.Client(base_url=site.url, timeout=TIMEOUT_S) as client:
+            found = client.get(request.path, headers={"Authorization": request.headers["Authorization"]})
+        return Sent(found.content, "application/json", found.status_code)
+
     loop = asyncio.get_running_loop()
-    with web_servers.serving(api) as played, web_servers.serving(relay) as relayed:
+    with (
+        web_servers.serving(api) as played,
+        web_servers.serving(relay) as relayed,
+        web_servers.serving(forward) as proxy,
+    ):
         webhook = {"url": f"{relayed.url}/upcall", "secret": WEBHOOK_SECRET}
         notified = {"webhooks": {"chat": webhook}}
-        async with serving(one_agent(*replies), notifications=notified, **settings) as site:
+        async with serving(one_agent(*replies), notifications=notified) as site:
             _, token = await create_token(site.service.store, "alice")
-            given = {"SERVICE_URL": site.url, "SERVICE_TOKEN": token, "PORT": "0"}
+            given = {"SERVICE_URL": proxy.url if cut_off else site.url, "SERVICE_TOKEN": token, "PORT": "0"}
             given |= {"SLACK_API": played.url, "TELEGRAM_API": played.url}
-            command = [sys.executable, str(ROOT / f"examples/chat/{name}.py")]
+            command = [sys.executable, "-c", LOGGED, str(ROOT / f"examples/chat/{name}.py")]
             env = os.environ | ENVIRONMENT | given
             with subprocess.Popen(
                 command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -311,6 +332,23 @@ async def test_revoked_token_leaves_the_buttons_in_place(name: str, path: str) -
             shown = await chat.wait_for("/bot7:token/answerCallbackQuery")
             assert chat.calls("/bot7:token/editMessageText") == []
         assert "token" in shown["text"]
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_proxy_page_for_an_answer_leaves_the_buttons(name: str, path: str) -> None:
+    async with chatting(name, ASK, cut_off=True) as chat:
+        await start(chat.alice)
+        message = await chat.wait_for(path)
+        if name == "slack":
+            body = slack_click(chat, message, 0)
+            assert await chat.post("/slack", body, sign_click(body, int(time.time()))) == 200
+            shown = await chat.wait_for("/response")
+            assert not shown["replace_original"]
+        else:
+            assert await press(chat, message, 0, 1) == 200
+            shown = await chat.wait_for("/bot7:token/answerCallbackQuery")
+            assert chat.calls("/bot7:token/editMessageText") == []
+        assert shown["text"] == "upcall cannot be reached. Click again later."
 
 
 @pytest.mark.parametrize("name", ["slack", "telegram"])
