@@ -1,4 +1,4 @@
-"""Going on under assumptions, beside stopping at each question and beside doing all again, by how often the default is
+"""Continuing under assumptions, beside stopping at each question and beside doing all again, by how often the default is
 right.
 
     python benchmarks/assuming.py                 # 60 tasks, default right in 0, 25, 50, 75, 100 %

@@ -71,6 +71,6 @@ def test_answer_to_a_plain_question_does_not_fit_several_fields(text: str) -> No
 
 
 def test_default_that_does_not_fit_several_fields_is_refused() -> None:
-    with pytest.raises(CallerError, match="'staging' is no answer"):
+    with pytest.raises(CallerError, match="'staging' does not answer"):
         describe_question("Where?", path=["a"], schema=FIELDS, default="staging", deadline=60)
     assert describe_question("Where?", path=["a"], schema=FIELDS, default='{"name": "a"}', deadline=60).default

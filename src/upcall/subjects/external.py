@@ -433,7 +433,7 @@ def describe_question(
         try:
             parse_unsealed(question, default)
         except AnswerRefused as error:
-            raise CallerError(f"default = {one_line(default, 100)!r} is no answer to this: {error}") from error
+            raise CallerError(f"default = {one_line(default, 100)!r} does not answer this: {error}") from error
     return question
 
 
