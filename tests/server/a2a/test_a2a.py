@@ -249,6 +249,20 @@ async def test_message_in_the_same_context_follows_the_completed_task() -> None:
     assert {each.id for each in found.tasks} == {second.id, first.id}
 
 
+async def test_context_of_an_admin_has_no_runs_of_others() -> None:
+    async with (
+        serving(one_agent("One.", "Two."), users={"admins": ["bob"]}) as site,
+        as_user(site, "alice") as alice,
+        as_user(site, "bob") as bob,
+    ):
+        await alice.send("Do one", context_id="ours")
+        task = await bob.send("Do two", context_id="ours")
+        async with await site.caller("bob") as http:
+            assert (await http.get(f"/api/runs/{task.id}")).json()["follows"] is None
+        found = await bob.client.list_tasks(ListTasksRequest(context_id="ours"))
+    assert [each.id for each in found.tasks] == [task.id]
+
+
 async def test_message_to_a_task_at_work_reaches_its_agents() -> None:
     gate = Gate("Built.")
     async with serving(gate.make_team) as site, as_user(site, "alice") as client:

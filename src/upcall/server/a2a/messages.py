@@ -129,7 +129,7 @@ class ClientMessages:
         for run_id in await list_in_context(self._service.store, context_id):
             with suppress(UpcallError):
                 run = await self._app.get(run_id, user=self._caller.user)
-                if run.id == run_id and self._app.access.owns(run, self._caller.user):
+                if run.id == run_id and run.user == self._caller.user:
                     runs[run_id] = run
         return [*runs.values()]
 
