@@ -185,6 +185,8 @@ class Toolset:
 
     def is_repeatable(self, name: str) -> bool:
         """Return whether the same call means something twice in one reply."""
+        if name in self.agents:
+            return is_repeatable(self.agents[name])
         tool = self.tools.get(name) or self._static.get(name)
         return is_repeatable(tool, tool and function_of(tool), self._bench_of(name))
 

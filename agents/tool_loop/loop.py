@@ -239,7 +239,7 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
                 yield event
             return
         calls, text_calls = self._read(request, reply)
-        reply, calls = end_circle(reply, calls)
+        reply, calls = end_circle(reply, calls, self.toolset.is_repeatable)
         turn.cut_off = [*turn.cut_off, reply.finish_reason] if calls and find_cut(reply.finish_reason) else []
         if calls:
             self._batches.open(turn, calls, reply)

@@ -16,7 +16,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import TurnResult, send
 from worlds import STORE
 
-from upcall import PausableAgent, Settings, Upcall
+from upcall import PausableAgent, Settings, Upcall, repeatable
 from upcall.agents import Clarifier
 from upcall.autogen.messages import OUTCOME, event_warnings
 from upcall.errors import ModelReplyInvalid
@@ -79,7 +79,7 @@ def named(*texts: str) -> list[FunctionCall]:
 
 
 @pytest.mark.parametrize("repeats", [3, 17])
-@pytest.mark.parametrize("rest", ["", "l", "line 1"])
+@pytest.mark.parametrize("rest", ["", '{"text": "li', '{"text": "line 1"}'])
 async def test_reply_in_circles_is_made_once(writer: Writer, repeats: int, rest: str) -> None:
     """A small model repeats its calls until its tokens are used up: thirty errors would follow, and it began anew."""
     calls = [*named(*["line 1", "line 2"] * repeats), FunctionCall(id="x", name="write", arguments=rest)]
@@ -106,6 +106,26 @@ async def test_circle_is_found_where_nothing_new_comes(
 ) -> None:
     ended = await reply(writer, cut(*named(*texts)), "Done.")
     assert (writer.made, ended.text) == (made, "Done.")
+
+
+@pytest.mark.parametrize("last", ['{"text": "2"}', '{"text": "2', '{"text": "1", "more": "'])
+async def test_circle_that_ends_with_a_new_call_is_not_made(writer: Writer, last: str) -> None:
+    calls = [*named(*"1111"), FunctionCall(id="x", name="write", arguments=last)]
+    ended = await reply(writer, cut(*calls), "Done.")
+    assert (writer.made, EXPECTED_TEXTS in results(ended)[-1]) == ([], True)
+
+
+async def test_cut_reply_of_a_repeatable_tool_is_no_circle(writer: Writer) -> None:
+    """It may have meant each of its calls, so they are not dropped in silence: the model reads that none was made."""
+
+    @repeatable
+    def write(text: str) -> str:
+        """Write, each time."""
+        return writer.write(text)
+
+    ended = await send(PausableAgent("solo", Replies(cut(*named(*"1" * 6)), "Done."), tools=[write]), "Go")
+    assert (writer.made, len(results(ended))) == ([], 6)
+    assert EXPECTED_TEXTS in results(ended)[0]
 
 
 LOOP = "The file is written. "

@@ -124,6 +124,12 @@ async def test_nested_agent_gets_the_same_task_once(book: Notebook) -> None:
     assert (book.lines, turn.text) == (["a"], "Done.")
 
 
+async def test_repeatable_nested_agent_gets_each_task() -> None:
+    model = ScriptedModelClient([Calls([Call("voter", {"task": "Vote"})] * 3), "yes", "no", "yes", "Done."])
+    turn = await send(PausableAgent("lead", model, agents=[repeatable(PausableAgent("voter", model))]), "Go")
+    assert (sorted(results(turn)), turn.text) == (["no", "yes", "yes"], "Done.")
+
+
 async def test_repeated_calls_do_not_hide_a_circle(book: Notebook) -> None:
     """The marked results are no news: the turn ends as with single calls."""
     twice = Calls([Call("look")] * 2)

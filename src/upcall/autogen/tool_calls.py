@@ -35,8 +35,8 @@ def is_idempotent(*tools: object) -> bool:
 
 
 def repeatable(tool: ToolT) -> ToolT:
-    """Declare that the same call of a tool (a function, an AutoGen tool or a whole workbench) means something twice in
-    one reply of a model: a line that is appended twice, a die that is rolled twice.
+    """Declare that the same call of a tool (a function, an AutoGen tool, a whole workbench or a nested agent) means
+    something twice in one reply of a model: a line that is appended twice, a die that is rolled twice.
 
     Of any other tool the same call with the same arguments is made once a reply, since small models repeat themselves.
     Returns the same object; it can be used as a decorator.

@@ -8,7 +8,7 @@ what it would have added: the same calls, or the same words, once more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -57,10 +57,16 @@ def find_cut(finish_reason: str) -> Cut | None:
     return _CUTS.get(finish_reason)
 
 
-def end_circle(reply: CreateResult, calls: Sequence[FunctionCall]) -> tuple[CreateResult, list[FunctionCall]]:
+def end_circle(
+    reply: CreateResult, calls: Sequence[FunctionCall], is_repeatable: Callable[[str], bool] = lambda _: False
+) -> tuple[CreateResult, list[FunctionCall]]:
     """Return a reply that went in circles until it was cut off as a whole one with each of its `calls` once; any other
-    as it is."""
-    if reply.finish_reason != "length" or not (once := _find_once(calls)):
+    as it is. Where a tool in it `is_repeatable`, by name, it may have meant each of its calls."""
+    if (
+        reply.finish_reason != "length"
+        or not (once := _find_once(calls))
+        or any(is_repeatable(each.name) for each in calls)
+    ):
         return reply, [*calls]
     return reply.model_copy(update={"finish_reason": "function_calls"}), once
 
@@ -69,7 +75,7 @@ def _find_once(calls: Sequence[FunctionCall]) -> list[FunctionCall]:
     """Return each call of a circle once, with the calls before it; none if there is no circle.
 
     It is one if, after its last new call, the reply made only earlier ones, in any order, as often as it takes to make
-    each of them `MIN_TURNS` times. Of the very last call, which may be incomplete, the name has to be among theirs.
+    each of them `MIN_TURNS` times. The very last call, which may be incomplete, has to begin as one of them does.
     """
     first = dict[tuple[str, str], FunctionCall]()
     again = list[tuple[str, str]]()
@@ -78,7 +84,11 @@ def _find_once(calls: Sequence[FunctionCall]) -> list[FunctionCall]:
         again = [*again, key] if key in first else []
         first.setdefault(key, call)
     circle = set(again)
-    is_one = circle and len(again) >= (MIN_TURNS - 1) * len(circle) and calls[-1].name in {name for name, _ in circle}
+    if not circle or len(again) < (MIN_TURNS - 1) * len(circle):
+        return []
+    last, begun = calls[-1], calls[-1].arguments
+    begun = "" if begun == "{}" else begun  # That stands for arguments of which nothing came.
+    is_one = any(name == last.name and arguments.startswith(begun) for name, arguments in circle)
     return [*first.values()] if is_one else []
 
 
