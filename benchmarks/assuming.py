@@ -1,5 +1,4 @@
-"""Continuing under assumptions, beside stopping at each question and beside doing all again, by how often the default is
-right.
+"""Continuing under assumptions, beside stopping at each question and beside doing all again.
 
     python benchmarks/assuming.py                 # 60 tasks, default right in 0, 25, 50, 75, 100 %
     python benchmarks/assuming.py --tasks 6 --right 0.5

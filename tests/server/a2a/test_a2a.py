@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("a2a", reason="the extra a2a is not installed")
 
 import httpx
+from a2a.helpers import new_data_part
 from a2a.types import (
     CancelTaskRequest,
     ListTasksRequest,
@@ -36,7 +37,9 @@ from trips import BOOKED, TRIP, Trip
 from trips import make_team as make_trips
 
 from upcall import PausableAgent
+from upcall.errors import CallerError
 from upcall.runs.states import RunStatus
+from upcall.server.a2a.parts import read_answers
 from upcall.server.a2a.tasks import STATES
 from upcall.server.events import STREAMS_PER_CALLER
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
@@ -108,6 +111,7 @@ async def test_answer_that_does_not_fit_leaves_input_required(binding: str) -> N
         (question,) = questions_of(task)
         by_id = {question["id"]: "Rails"}
         assert "'Rails' is not an option" in await refuse(client, task, "Rails")
+        assert "takes no files" in await refuse(client, task, "Express", Part(raw=b"x", media_type="text/plain"))
         assert "'Rails' is not an option" in await refuse(client, task, {"answers": by_id})
         unknown = await refuse(client, task, {"answers": {"nothing": "Express"}})
         assert "nothing" in unknown
@@ -439,3 +443,10 @@ async def test_push_notifications_are_refused() -> None:
 
 def test_each_status_of_a_run_is_a_state() -> None:
     assert {*STATES} == {*RunStatus}
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_number_that_is_none_is_refused_in_a_line(number: float) -> None:
+    message = Message(parts=[new_data_part({"answers": {"q": number}})])
+    with pytest.raises(CallerError, match="not finite"):
+        read_answers(message, [])

@@ -155,13 +155,21 @@ async def name_tasks(store: RunStore, runs: Sequence[Run]) -> Mapping[str, TaskN
     """Return what clients named these runs by. One that was begun elsewhere is of the conversation that it follows, or
     begins one."""
     found = await read_names(store, [each.id for each in runs])
-    return {each.id: found.get(each.id) or TaskNames(await _find_context(store, each)) for each in runs}
+    known = {run_id: names.context_id for run_id, names in found.items()}
+    return {each.id: found.get(each.id) or TaskNames(await _find_context(store, each, known)) for each in runs}
 
 
-async def _find_context(store: RunStore, run: Run) -> str:
+async def _find_context(store: RunStore, run: Run, known: dict[str, str]) -> str:
+    """Find the context of a run by what it follows; note it for all on the way in those that are `known`."""
+    passed = list[str]()
     with suppress(UnknownRun):
-        while run.follows is not None:
+        while run.id not in known:
+            passed.append(run.id)
+            if run.follows is None:
+                break
+            if (named := (await read_names(store, [run.follows])).get(run.follows)) is not None:
+                known[run.follows] = named.context_id
             run = await store.load_run(run.follows)
-            if (named := (await read_names(store, [run.id])).get(run.id)) is not None:
-                return named.context_id
-    return run.id
+    found = known.get(run.id, run.id)
+    known |= dict.fromkeys(passed, found)
+    return found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from a2a.helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
 from a2a.types import Message, Part
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, SerializeToJsonError
 from pydantic import JsonValue, ValidationError
 
 from upcall.errors import CallerError
@@ -66,7 +66,7 @@ def needs_person(question: Question) -> bool:
 
 def has_data(message: Message) -> bool:
     """Return whether a message has structured parts."""
-    return bool(get_data_parts(message.parts))
+    return any(each.WhichOneof("content") == "data" for each in message.parts)
 
 
 def read_answers(message: Message, questions: Sequence[Question]) -> Mapping[str, AnswerValue]:
@@ -80,13 +80,15 @@ def read_answers(message: Message, questions: Sequence[Question]) -> Mapping[str
         CallerError: the data holds no answers.
         AnswerRefused: the text does not say which question it answers, or does not fit.
     """
+    if any(each.WhichOneof("content") in ("raw", "url") for each in message.parts):
+        raise CallerError("An answer is text or data; it takes no files. Send files with the next task.")
     if not has_data(message):
         text = "\n".join(get_text_parts(message.parts)).strip()
         if len(questions) == 1:
             return {questions[0].id: text}
         return {each.question_id: each.text for each in match_answers(text, questions)}
     given: dict[str, AnswerValue] = {}
-    for data in map(_as_json, get_data_parts(message.parts)):
+    for data in _read_data(message.parts):
         try:
             given.update(Answers.model_validate(data).read())
         except ValidationError as error:
@@ -118,7 +120,7 @@ def read_task(message: Message, follows: str | None) -> TaskMessage:
             case "text":
                 texts.append(part.text)
             case "data":
-                texts += [json.dumps(_as_json(each), ensure_ascii=False) for each in get_data_parts([part])]
+                texts += [json.dumps(each, ensure_ascii=False) for each in _read_data([part])]
             case "raw" if part.media_type.startswith("image/"):
                 images.append(Sent(part.filename or f"image {len(images) + 1}", part.raw))
             case "raw":
@@ -134,6 +136,13 @@ def read_task(message: Message, follows: str | None) -> TaskMessage:
     except ValidationError as error:
         raise CallerError(f"metadata.{OPTIONS}: {explain_validation(error.errors())}") from error
     return TaskMessage(wanted, documents, images)
+
+
+def _read_data(parts: Iterable[Part]) -> list[Any]:
+    try:
+        return [_as_json(each) for each in get_data_parts(list(parts))]
+    except (SerializeToJsonError, ValueError) as error:
+        raise CallerError("A number in the data is not finite, which JSON has none of.") from error
 
 
 def _as_json(value: Any) -> Any:
