@@ -109,7 +109,7 @@ async def test_circle_is_found_where_nothing_new_comes(
 
 
 @pytest.mark.parametrize("last", ['{"text": "2"}', '{"text": "2', '{"text": "1", "more": "'])
-async def test_circle_that_ends_with_a_new_call_is_not_made(writer: Writer, last: str) -> None:
+async def test_circle_ended_by_a_new_call_is_not_made(writer: Writer, last: str) -> None:
     calls = [*named(*"1111"), FunctionCall(id="x", name="write", arguments=last)]
     ended = await reply(writer, cut(*calls), "Done.")
     assert (writer.made, EXPECTED_TEXTS in results(ended)[-1]) == ([], True)

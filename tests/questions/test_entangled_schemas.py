@@ -63,7 +63,7 @@ def test_bound_that_is_no_number_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["blue", "[1]", "7", '{"other": 1}'])
-def test_answer_to_a_plain_question_does_not_fit_several_fields(text: str) -> None:
+def test_plain_answer_does_not_fit_several_fields(text: str) -> None:
     value, problem = ValueForm(FIELDS).read(Answer(question_id="q", text=text))
     assert value is None
     assert problem

@@ -289,7 +289,7 @@ def fail_once(path: str, reply: Sent) -> Callable[[Request], Sent]:
 
 
 @pytest.mark.parametrize(("name", "path"), SENDING)
-async def test_question_is_sent_again_after_the_page_of_a_proxy(name: str, path: str) -> None:
+async def test_question_is_sent_again_after_a_page(name: str, path: str) -> None:
     page = Sent(BAD_GATEWAY.body, status=200 if name == "slack" else 502)
     async with chatting(name, ASK, api=fail_once(path, page)) as chat:
         await start(chat.alice)

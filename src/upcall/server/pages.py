@@ -303,6 +303,8 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             new_id = await begin_fork(
                 service, caller, run_id, question, answer, key, replace=replaces, keep_effects=bool(keep)
             )
+        except NotAllowed:
+            raise
         except (AnswerError, CallerError) as error:
             return await show_fork(caller, run_id, question, answer, error)
         return RedirectResponse(f"/runs/{new_id}", 303)

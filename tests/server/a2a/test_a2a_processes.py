@@ -80,7 +80,7 @@ async def test_service_killed_at_work_continues_with_the_same_message(by_text: b
     assert [each["name"] for each in written if each["kind"] == "call"].count("write_file") == 1
 
 
-def test_service_with_another_package_of_that_name_serves_all_else(tmp_path: Path) -> None:
+def test_another_package_of_that_name_stops_nothing_else(tmp_path: Path) -> None:
     tmp_path.joinpath("a2a.py").write_text("Agent = object\n")
     with serve_apart("--model", "demo", PYTHONPATH=str(tmp_path)) as process:
         paths = ("/a2a", "/.well-known/agent-card.json", "/api/runs")
