@@ -22,7 +22,6 @@ from upcall.policy.acceptance import accept
 from upcall.policy.deadlines import end_run, expired_answers, is_due
 from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.elicitation import UnusableRequest, ValueForm
 from upcall.questions.matching import AnswerValue, parse_unsealed, resolve_id
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
@@ -40,6 +39,7 @@ from upcall.subjects.subject import Subject
 from upcall.text import CONTROLS, one_line
 
 if TYPE_CHECKING:
+    from upcall.questions.elicitation import ValueForm
     from upcall.settings import Settings
 
 REPEAT_FOR = timedelta(hours=12)
@@ -443,6 +443,8 @@ def read_value_form(schema: Mapping[str, Any]) -> ValueForm:
     Raises:
         CallerError: it cannot be asked for.
     """
+    from upcall.questions.elicitation import UnusableRequest, ValueForm
+
     try:
         return ValueForm(schema)
     except UnusableRequest as problem:
