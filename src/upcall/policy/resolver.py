@@ -203,37 +203,32 @@ class _Counter:
             record = record.close(answer_by_default(question, reason))
         elif original is not None:
             record = record.attach_to(original.id)
-        elif (same := self._find_assumed(question)) is not None:
-            assumption = self._assumptions[same.id].model_copy(update={"question_id": question.id})
-            record = record.close(assumption).model_copy(update={"duplicate_of": same.id})
-        elif (assumed := self._assume(question)) is not None:
-            record = record.close(assumed)
+        elif (assumed := self._assume(record)) is not None:
+            record = assumed
         else:
             record = record.publish()
             self._originals.add(question)
         self._count(record)
         return record
 
-    def _find_assumed(self, question: Question) -> Question | None:
-        """Find the question with the same meaning for which something is assumed until the human answers."""
-        return self._assumed.find(question) if self._options.ledger and self._may_assume(question) else None
-
-    def _may_assume(self, question: Question) -> bool:
-        """Return whether the asker of a question may continue until the human answers."""
-        does = find_on_ask(question, self._options.on_ask, self._options.ask_rules)
-        return does == "assume" and (question.weight or 0) <= self._options.unattended_limit
-
-    def _assume(self, question: Question) -> Answer | None:
-        """Return what the asker of a question continues with until the human answers; None if it waits."""
-        if not self._may_assume(question) or self._without_human >= MAX_WITHOUT_HUMAN:
+    def _assume(self, record: QuestionRecord) -> QuestionRecord | None:
+        """Return the record of a question whose asker continues until the human answers, with what is assumed already
+        for another one of the same meaning, if there is one; None if it waits."""
+        question = record.question
+        if find_on_ask(question, self._options.on_ask, self._options.ask_rules) == "wait":
             return None
-        if (assumption := assume_for_now(question)) is None:
+        if (question.weight or 0) > self._options.unattended_limit:
+            return None
+        if self._options.ledger and (same := self._assumed.find(question)) is not None:
+            shared = self._assumptions[same.id].model_copy(update={"question_id": question.id})
+            return record.close(shared).model_copy(update={"duplicate_of": same.id})
+        if self._without_human >= MAX_WITHOUT_HUMAN or (assumption := assume_for_now(question)) is None:
             return None
         if (kept := self._find_kept(question)) is not None:
-            return kept
+            return record.close(kept)
         self._assumed.add(question)
         self._assumptions[question.id] = assumption
-        return assumption
+        return record.close(assumption)
 
     def _count(self, record: QuestionRecord) -> None:
         """Count a question as answered by its answerer, or as shown. Questions that share an answer count once."""
