@@ -197,11 +197,16 @@ async def shares_work(store: RunStore, run: Run) -> bool:
     return any(isinstance(each, RunImported) and each.origin != run.id for each in imported)
 
 
-async def count_reversed(store: RunStore, run_id: str) -> Counter[str]:
-    """Count how often calls of a run were taken back, by their idempotency keys."""
+async def list_reversed(store: RunStore, run_id: str) -> list[CallReversed]:
+    """List the steps in which calls of a run were taken back, oldest first."""
     kinds: tuple[type[LogEvent], ...] = (CallReversed,)
     events = [each.event for each in await store.events.read(run_id, types=kinds)]
-    return Counter(each.call for each in events if isinstance(each, CallReversed) and each.step == "done")
+    return [each for each in events if isinstance(each, CallReversed)]
+
+
+async def count_reversed(store: RunStore, run_id: str) -> Counter[str]:
+    """Count how often calls of a run were taken back, by their idempotency keys."""
+    return Counter(each.call for each in await list_reversed(store, run_id) if each.step == "done")
 
 
 def leave_out_reversed(work: Sequence[EarlierWork], run_id: str, undone: Counter[str]) -> list[EarlierWork]:

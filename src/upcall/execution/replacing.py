@@ -26,12 +26,12 @@ from upcall.agents.parts import list_parts, list_tools
 from upcall.autogen.internals import function_of
 from upcall.autogen.tool_calls import TakeBack, find_undo
 from upcall.errors import CallerError, RunConflict, StoredStateError, StoreUnavailable
-from upcall.execution.earlier_work import shares_work
+from upcall.execution.earlier_work import list_reversed, shares_work
 from upcall.execution.forks import ForkPoint, show_call
 from upcall.execution.segment_writer import LEASE_RENEWALS
 from upcall.extensions import find_added, load_added
 from upcall.runs.dependence import DependentWork
-from upcall.runs.events import CallReversed, LogEvent
+from upcall.runs.events import CallReversed
 from upcall.runs.file_changes import Change, ChangeLog, list_standing
 from upcall.runs.journal_records import ToolRecord
 from upcall.storage.change_log import StoredChanges
@@ -233,9 +233,7 @@ async def _find_standing_calls(
 ) -> tuple[list[ToolRecord], list[ToolRecord]]:
     """Find those of some calls, oldest first, that were not taken back yet; and those of which nobody knows. Ids of
     calls may repeat: the newest were taken back first."""
-    kinds: tuple[type[LogEvent], ...] = (CallReversed,)
-    entries = await store.events.read(run_id, types=kinds)
-    steps = Counter((each.event.call, each.event.step) for each in entries if isinstance(each.event, CallReversed))
+    steps = Counter((each.call, each.step) for each in await list_reversed(store, run_id))
     standing, unknown = list[ToolRecord](), list[ToolRecord]()
     for record in reversed(calls):
         name = record.name_in(run_id)
