@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from upcall import identity
+from upcall.text import one_line
+
+_SHOWN_CHARS = 200
 
 
 class PortableError(Exception):
@@ -155,6 +158,7 @@ class OverrulesAssumption(AlreadyAnswered):
     run does again what depended on it (`Upcall.fork` with ``replace=True``)."""
 
     def __init__(self, question_id: str, assumed: str, run_id: str = "RUN") -> None:
+        assumed = one_line(assumed, _SHOWN_CHARS)
         super().__init__(
             f"For question {question_id}, {assumed!r} was assumed, and the run has continued with that. To overrule it "
             f"and do again what depended on it: upcall fork {run_id} {question_id} ANSWER --replace (first with "

@@ -103,7 +103,7 @@ def match_answers(
 def _confirm(question: Question, assumed: Answer, value: AnswerValue, user: str | None) -> Answer:
     answer = parse_unsealed(question, value, user)
     if not _is_same(assumed.model_copy(update={"outcome": Outcome.ANSWERED}), value, question):
-        raise OverrulesAssumption(question.id, one_line(assumed.text, 200))
+        raise OverrulesAssumption(question.id, assumed.text)
     return answer.model_copy(update={"text": assumed.text, "selected": assumed.selected})
 
 

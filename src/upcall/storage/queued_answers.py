@@ -15,10 +15,6 @@ from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import Database
 from upcall.storage.run_lists import read_queued
 from upcall.storage.run_rows import load_run
-from upcall.text import one_line
-
-MAX_SHOWN = 200
-"""How much of an assumption a refusal shows, in characters."""
 
 
 class AnswersQueued(Exception):
@@ -96,7 +92,7 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
         if before is None or (before.provisional and answer.confirms(before)):
             insert_queued(connection, run_id, answer)
         elif before.provisional and not answer.provisional:
-            raise OverrulesAssumption(answer.question_id, one_line(before.text, MAX_SHOWN), run_id)
+            raise OverrulesAssumption(answer.question_id, before.text, run_id)
         elif owned and before.user != answer.user:  # Not even whether it says the same is for them to find out.
             raise AlreadyAnswered(f"Question {answer.question_id} has an answer already; that one stands.")
         elif not before.is_equivalent(answer):
