@@ -67,15 +67,16 @@ async def call_model(
     # A client may rewrite its messages (Claude models: trailing space), so it gets its own list.
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
-    is_ours = find_own_client(client) is calling_client(client)
+    own, is_slow = find_own_client(client), is_small(client)
+    is_ours = own is calling_client(client)
     if json_output and is_ours:
         options["keeps_format"] = True  # `upcall.agents.tool_loop.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
     first_timeout = timeout
-    if is_ours and timeout is not None and is_small(client) and (own := find_own_client(client)) is not None:
+    if is_ours and own is not None and timeout is not None and is_slow:
         first_timeout = max(timeout, own.request_timeout)
-    in_pieces = stream or (is_ours and not first_token and (timeout is not None or is_small(client)))
+    in_pieces = stream or (is_ours and not first_token and (timeout is not None or is_slow))
 
     async def ask(emit: Emit[Read]) -> CreateResult:
         async def fetch() -> CreateResult:
