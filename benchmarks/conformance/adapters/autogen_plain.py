@@ -22,20 +22,11 @@ from autogen_agentchat.conditions import HandoffTermination, TextMessageTerminat
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
-from autogen_core.models import ModelFamily, ModelInfo
-from autogen_ext.models.openai import OpenAIChatCompletionClient
+from autogen_model import connect
 from meter import Open, Rest, States
 from scenarios import DESCRIPTIONS, Scenario
 
 ANSWER = "the answer"
-MODEL_INFO = ModelInfo(
-    vision=False,
-    function_calling=True,
-    json_output=True,
-    structured_output=True,
-    family=ModelFamily.UNKNOWN,
-    multiple_system_messages=True,
-)
 
 
 class System:
@@ -43,17 +34,8 @@ class System:
 
     def __init__(self, base_url: str, http_client: object, store: Path, scenario: Scenario) -> None:
         warnings.simplefilter("ignore")
-        self._model = OpenAIChatCompletionClient(
-            model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
-        )
-        self._lead_model = OpenAIChatCompletionClient(
-            model="scripted",
-            base_url=base_url,
-            api_key="none",
-            http_client=http_client,
-            model_info=MODEL_INFO,
-            parallel_tool_calls=False,
-        )
+        self._model = connect(base_url, http_client)
+        self._lead_model = connect(base_url, http_client, parallel_tool_calls=False)
         self._scenario, self._states = scenario, States(store)
 
     def _team(self) -> RoundRobinGroupChat:

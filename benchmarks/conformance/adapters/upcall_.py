@@ -6,22 +6,12 @@ from pathlib import Path
 
 from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core.models import ModelFamily, ModelInfo
-from autogen_ext.models.openai import OpenAIChatCompletionClient
+from autogen_model import connect
 from meter import Open, Rest
 from scenarios import DESCRIPTIONS, Scenario
 
 from upcall import PausableAgent, Question, Run, Settings, Upcall
 from upcall.errors import UnknownRun
-
-MODEL_INFO = ModelInfo(
-    vision=False,
-    function_calling=True,
-    json_output=True,
-    structured_output=True,
-    family=ModelFamily.UNKNOWN,
-    multiple_system_messages=True,
-)
 
 
 class System:
@@ -29,9 +19,7 @@ class System:
     expires = True
 
     def __init__(self, base_url: str, http_client: object, store: Path, scenario: Scenario) -> None:
-        self._model = OpenAIChatCompletionClient(
-            model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
-        )
+        self._model = connect(base_url, http_client)
         self._scenario = scenario
         questions: dict[str, object] = {"max_questions_run": 1000}
         if scenario.expires:
