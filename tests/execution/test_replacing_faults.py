@@ -35,6 +35,15 @@ def ids(run: Run) -> dict[str, str]:
     return {each.question: each.id for each in run.asked.values()}
 
 
+async def overrule_two(booking: Booking) -> tuple[Run, Run]:
+    """Let a run assume three answers, and overrule two of them at once; return it and the branch in its place."""
+    ask_all(booking, [FRAMEWORK, COLOR, SIZE])
+    run = await booking.app.start("Build it")
+    known = ids(run)
+    also = {known["Which color?"]: "blue"}
+    return run, await booking.app.fork(run.id, known["Which framework?"], "FastAPI", replace=True, also=also)
+
+
 async def test_effect_shared_with_a_standing_run_remains(tmp_path: Path) -> None:
     booking = Booking(tmp_path)
     run = await booking.app.start("Build it")
@@ -128,24 +137,16 @@ async def test_undo_that_always_fails_is_left_out_by_choice(tmp_path: Path) -> N
 
 async def test_replaced_run_keeps_its_own_answers(tmp_path: Path) -> None:
     booking = Booking(tmp_path)
-    ask_all(booking, [FRAMEWORK, COLOR, SIZE])
-    run = await booking.app.start("Build it")
-    known = ids(run)
-    also = {known["Which color?"]: "blue"}
-    branch = await booking.app.fork(run.id, known["Which framework?"], "FastAPI", replace=True, also=also)
+    run, branch = await overrule_two(booking)
     assert branch.result == "FastAPI, blue, S"
     assert [each.text for each in (await booking.app.get(run.id)).answers] == ["Express", "red", "S"]
-    fork = await booking.app.fork(run.id, known["Which size?"], "L")
+    fork = await booking.app.fork(run.id, ids(run)["Which size?"], "L")
     assert (fork.result, [each.text for each in fork.answers]) == ("Express, red, L", ["Express", "red", "L"])
 
 
 async def test_answers_outlast_the_removal_of_the_replaced_run(tmp_path: Path) -> None:
     booking = Booking(tmp_path)
-    ask_all(booking, [FRAMEWORK, COLOR, SIZE])
-    run = await booking.app.start("Build it")
-    known = ids(run)
-    also = {known["Which color?"]: "blue"}
-    branch = await booking.app.fork(run.id, known["Which framework?"], "FastAPI", replace=True, also=also)
+    run, branch = await overrule_two(booking)
     await booking.app.store.delete(run.id)
     again = await booking.app.fork(branch.id, ids(branch)["Which framework?"], "Flask", replace=True)
     assert again.result == "Flask, blue, S"

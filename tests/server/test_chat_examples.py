@@ -315,6 +315,20 @@ async def test_question_with_several_choices_leads_to_its_page(name: str, path: 
         assert message["text"].endswith(f"Which pages?\nAnswer it at {chat.site.url}/runs/{run_id}")
 
 
+async def click_and_keep_buttons(chat: Chat, name: str, message: dict[str, Any]) -> dict[str, Any]:
+    """Click the first button of a message, which keeps its buttons; return what is shown instead of an answer."""
+    if name == "slack":
+        body = slack_click(chat, message, 0)
+        assert await chat.post("/slack", body, sign_click(body, int(time.time()))) == 200
+        shown = await chat.wait_for("/response")
+        assert not shown["replace_original"]
+    else:
+        assert await press(chat, message, 0, 1) == 200
+        shown = await chat.wait_for("/bot7:token/answerCallbackQuery")
+        assert chat.calls("/bot7:token/editMessageText") == []
+    return shown
+
+
 @pytest.mark.parametrize(("name", "path"), SENDING)
 async def test_revoked_token_leaves_the_buttons_in_place(name: str, path: str) -> None:
     async with chatting(name, ASK) as chat:
@@ -322,15 +336,7 @@ async def test_revoked_token_leaves_the_buttons_in_place(name: str, path: str) -
         message = await chat.wait_for(path)
         for each in await list_tokens(chat.site.service.store):
             await revoke_token(chat.site.service.store, each.id)
-        if name == "slack":
-            body = slack_click(chat, message, 0)
-            assert await chat.post("/slack", body, sign_click(body, int(time.time()))) == 200
-            shown = await chat.wait_for("/response")
-            assert not shown["replace_original"]
-        else:
-            assert await press(chat, message, 0, 1) == 200
-            shown = await chat.wait_for("/bot7:token/answerCallbackQuery")
-            assert chat.calls("/bot7:token/editMessageText") == []
+        shown = await click_and_keep_buttons(chat, name, message)
         assert "token" in shown["text"]
 
 
@@ -339,15 +345,7 @@ async def test_proxy_page_for_an_answer_leaves_the_buttons(name: str, path: str)
     async with chatting(name, ASK, cut_off=True) as chat:
         await start(chat.alice)
         message = await chat.wait_for(path)
-        if name == "slack":
-            body = slack_click(chat, message, 0)
-            assert await chat.post("/slack", body, sign_click(body, int(time.time()))) == 200
-            shown = await chat.wait_for("/response")
-            assert not shown["replace_original"]
-        else:
-            assert await press(chat, message, 0, 1) == 200
-            shown = await chat.wait_for("/bot7:token/answerCallbackQuery")
-            assert chat.calls("/bot7:token/editMessageText") == []
+        shown = await click_and_keep_buttons(chat, name, message)
         assert shown["text"] == "upcall cannot be reached. Click again later."
 
 
