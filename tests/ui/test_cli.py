@@ -660,5 +660,8 @@ def test_several_assumptions_are_overruled_by_one_command() -> None:
     (asked,) = upcall("show", run_id, "--json").json["assumptions"]
     refused = upcall("fork", run_id, asked["id"], "FastAPI", "--replace", "--also", "Django")
     assert "--also 'Django' is none: give QUESTION=ANSWER." in refused.error
-    twice = upcall("fork", run_id, asked["id"], "FastAPI", "--replace", "--also", f"{asked['id']}=Django")
+    pair = f"{asked['id']}=Django"
+    again = upcall("fork", run_id, asked["id"], "FastAPI", "--replace", "--also", pair, "--also", pair)
+    assert "was given two answers; give one" in again.error
+    twice = upcall("fork", run_id, asked["id"], "FastAPI", "--replace", "--also", pair)
     assert "was given two answers at once" in twice.error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,9 @@ from upcall.ui.cli.run_command import WORK, RunCommand, work_options
 
 if TYPE_CHECKING:
     from upcall.execution.start_options import StartOptions
+    from upcall.questions.answer import Answer
     from upcall.questions.matching import AnswersInput
+    from upcall.runs.run import Run
 
 app = typer.Typer()
 
@@ -181,7 +183,7 @@ def fork(
     place."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
-        others = dict(_read_pair(each) for each in also or ())
+        others = _read_others(found, also or ())
         if dry_run:
             plan = signals.run(command.app.forks.plan(found.id, question, replace=replace, also=others))
             command.print(plan.as_json(), plan.lines)
@@ -202,8 +204,13 @@ def fork(
         command.follow(stream, branch, is_branch=True)
 
 
-def _read_pair(text: str) -> tuple[str, str]:
-    question, found, answer = text.partition("=")
+def _read_others(run: Run, also: Sequence[str]) -> dict[str, str | Answer]:
+    from upcall.ui.cli.answer_arguments import read_arguments
+
+    given = read_arguments(run, also, (), ()) if also else {}
+    if not isinstance(given, str):
+        return given
+    question, found, answer = also[0].partition("=")  # It names no question of the run: the fork lists those.
     if not (question and found):
-        raise CallerError(f"--also {text!r} is none: give QUESTION=ANSWER.")
-    return question, answer
+        raise CallerError(f"--also {also[0]!r} is none: give QUESTION=ANSWER.")
+    return {question: answer}
