@@ -23,7 +23,6 @@ from places import ROOT
 from services import ASK, TIMEOUT_S, Site, one_agent, serving, settle, start
 from web_servers import Request, Sent, Server
 
-from upcall.notifications.outbox import DeliveryState, Outbox
 from upcall.server.service import Caller
 from upcall.server.tokens import create_token, list_tokens, revoke_token
 from upcall.testing import Call
@@ -77,6 +76,8 @@ class Chat:
     async def wait_until_delivered(self) -> None:
         """Wait until the example has taken every event."""
         async with asyncio.timeout(TIMEOUT_S):
+            from upcall.notifications.outbox import DeliveryState, Outbox
+
             outbox = Outbox(self.site.service.store.database)
             while {each.state for each in await outbox.list()} != {DeliveryState.DELIVERED}:
                 await asyncio.sleep(0.05)
