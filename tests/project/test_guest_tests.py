@@ -42,7 +42,8 @@ def outer_imports(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("guest", GUESTS)
 def test_remaining_tests_import_nothing_of_a_guest(guest: str) -> None:
     paths = [ROOT / each for each in GUESTS[guest]]
-    modules = [str(each.relative_to(ROOT / "src")).replace("/", ".") for each in paths if each.is_relative_to(ROOT / "src")]
+    folders = [each.relative_to(ROOT / "src") for each in paths if each.is_relative_to(ROOT / "src")]
+    modules = [str(each).replace("/", ".") for each in folders]
     helpers = {str(each) for each in paths if each.parent == SUPPORT}
     leave = {file for file in TESTS.rglob("*.py") if any(file.is_relative_to(each) for each in paths)}
 
