@@ -66,3 +66,30 @@ async def test_branch_does_not_count_what_its_run_lost() -> None:
         await app.resume(failed.id)
         branch = await app.fork(asked.id, asked.questions[0].id, "two")
     assert (branch.result, branch.total_usage.completion_tokens < WORDS) == ("Two.", True)
+
+
+async def test_budget_counts_a_reply_cut_short_once() -> None:
+    with LoopbackServer([Call("look"), CutShort(LONG), "Done."]) as server:
+        failed = await app_on(server).start("Go", budget="10000 tokens")
+        resumed = await app_on(server).resume(failed.id)
+    for run in (failed, resumed):
+        assert run.budget is not None
+        assert (run.budget.spent.calls, run.budget.spent.tokens) == (
+            run.total_usage.model_calls,
+            run.total_usage.tokens,
+        )
+    assert (failed.status, resumed.status, resumed.total_usage.model_calls) == (
+        RunStatus.FAILED,
+        RunStatus.COMPLETED,
+        3,
+    )
+
+
+async def test_reply_cut_short_may_use_up_a_budget() -> None:
+    with LoopbackServer([Call("look"), CutShort(LONG), "Done."]) as server:
+        app = app_on(server)
+        failed = await app.start("Go", budget="2 calls")
+        waiting = await app.resume(failed.id)
+        assert [each.header for each in waiting.questions] == ["Budget"]
+        done = await app.answer(waiting.id, "1")
+    assert (done.result, done.total_usage.model_calls) == ("Done.", 3)

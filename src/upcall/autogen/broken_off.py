@@ -30,12 +30,13 @@ class BrokenOffReplies:
     def __bool__(self) -> bool:
         return bool(self._left)
 
-    def note(self, agent: str, pieces: int) -> None:
-        """Record a reply to `agent` of which only some pieces came."""
+    def note(self, agent: str, pieces: int, spent: Mapping[str, str]) -> None:
+        """Record a reply to `agent` of which only some pieces came, and what the run has `spent` with it, if it has a
+        budget."""
         broken = BrokenOffReply(run=self._run_id, path=(*(name for name, _ in current_path()), agent), pieces=pieces)
         self._left.append(broken)
         self._count += 1
-        self._write({f"{PREFIX} {self._count}": broken.model_dump_json()})
+        self._write({f"{PREFIX} {self._count}": broken.model_dump_json(), **spent})
 
     def take(self) -> Sequence[BrokenOffReply]:
         """Return those that were not taken yet."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
@@ -106,7 +106,9 @@ async def call_model(
                     reply = await tracing.model_call(agent, client, request, fetched)
             except BaseException:
                 if arrived[-1] and journal is not None:
-                    journal.broken_off.note(agent, arrived[-1])
+                    budget = current_scope().budget
+                    used = RequestUsage(prompt_tokens=0, completion_tokens=arrived[-1])
+                    journal.broken_off.note(agent, arrived[-1], budget.count(agent, used) if budget else {})
                 raise
             return mend_reply(_sendable(reply), tools, agent)
 

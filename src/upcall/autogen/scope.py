@@ -74,7 +74,7 @@ class CallBudget(Protocol):
         """Count a call as under way inside; at a limit the work ends here, before the model is called."""
 
     def count(self, agent: str, used: RequestUsage) -> Mapping[str, str]:
-        """Count a reply to `agent`; return the record of it, to be written with the reply."""
+        """Count a reply to `agent`, or what came of it; return the record of it, to be written with the reply."""
 
 
 class SharedModelCalls(Protocol):
