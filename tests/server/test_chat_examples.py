@@ -35,7 +35,8 @@ TAKEN = Sent('{"ok": true}', "application/json")
 BAD_GATEWAY = Sent("<html>502 Bad Gateway</html>", status=502)
 SENDING = [("slack", "/chat.postMessage"), ("telegram", "/bot7:token/sendMessage")]
 LOGGED = """
-import logging, runpy, sys
+import logging, os, runpy, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
 logging.basicConfig(level=logging.INFO)  # As in a program that is made of an example.
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
@@ -235,13 +236,8 @@ async def test_expired_question_is_reported_in_the_chat(name: str) -> None:
         async with asyncio.timeout(TIMEOUT_S):
             while (await settle(chat.alice, run["run_id"]))["status"] != "expired":
                 await asyncio.sleep(0.2)
-        if name == "slack":
-            body = slack_click(chat, sent, 0)
-            await chat.post("/slack", body, sign_click(body, int(time.time())))
-            text = (await chat.wait_for("/response"))["text"]
-        else:
-            await press(chat, sent, 0, 1)
-            text = (await chat.wait_for("/bot7:token/editMessageText"))["text"]
+        await click(chat, name, sent)
+        text = await wait_for_no_buttons(chat, name)
         assert "expired" in text
         assert text.startswith("agent needs to know: Which framework?\n")
 
@@ -316,18 +312,35 @@ async def test_question_with_several_choices_leads_to_its_page(name: str, path: 
         assert message["text"].endswith(f"Which pages?\nAnswer it at {chat.site.url}/runs/{run_id}")
 
 
-async def click_and_keep_buttons(chat: Chat, name: str, message: dict[str, Any]) -> dict[str, Any]:
-    """Click the first button of a message, which keeps its buttons; return what is shown instead of an answer."""
+async def click(chat: Chat, name: str, message: dict[str, Any], number: int = 1) -> None:
+    """Click the first button of a message, for the so-manieth time."""
     if name == "slack":
         body = slack_click(chat, message, 0)
-        assert await chat.post("/slack", body, sign_click(body, int(time.time()))) == 200
+        assert await chat.post("/slack", body, sign_click(body, int(time.time()) - 60 * number)) == 200
+    else:
+        assert await press(chat, message, 0, number) == 200
+
+
+async def click_and_keep_buttons(chat: Chat, name: str, message: dict[str, Any]) -> dict[str, Any]:
+    """Click the first button of a message, which keeps its buttons; return what is shown instead of an answer."""
+    await click(chat, name, message)
+    if name == "slack":
         shown = await chat.wait_for("/response")
         assert not shown["replace_original"]
     else:
-        assert await press(chat, message, 0, 1) == 200
         shown = await chat.wait_for("/bot7:token/answerCallbackQuery")
         assert chat.calls("/bot7:token/editMessageText") == []
     return shown
+
+
+async def wait_for_no_buttons(chat: Chat, name: str, number: int = 1) -> str:
+    """Wait until a click, the so-manieth, took the buttons away; return the text that is there instead."""
+    if name == "slack":
+        shown = await chat.wait_for("/response", number)
+        assert shown["replace_original"]
+    else:
+        shown = await chat.wait_for("/bot7:token/editMessageText")
+    return shown["text"]
 
 
 @pytest.mark.parametrize(("name", "path"), SENDING)
@@ -339,6 +352,34 @@ async def test_revoked_token_leaves_the_buttons_in_place(name: str, path: str) -
             await revoke_token(chat.site.service.store, each.id)
         shown = await click_and_keep_buttons(chat, name, message)
         assert "token" in shown["text"]
+
+
+async def mark_replacing(chat: Chat, run_id: str, *question_ids: str) -> None:
+    """Note that the answers to these questions are being replaced, or that none is: meanwhile a run takes no answer."""
+    head = await chat.site.service.store.load_head(run_id)
+    await chat.site.service.store.save_head(head, head.run.update(replacing=question_ids))
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_run_that_takes_no_answer_now_keeps_its_buttons(name: str, path: str) -> None:
+    async with chatting(name, ASK, "Built.") as chat:
+        run_id = (await start(chat.alice))["run_id"]
+        message = await chat.wait_for(path)
+        await mark_replacing(chat, run_id, "earlier")
+        assert "is being done again" in (await click_and_keep_buttons(chat, name, message))["text"]
+        await mark_replacing(chat, run_id)
+        await click(chat, name, message, 2)
+        assert (await wait_for_no_buttons(chat, name, 2)).endswith("Answered: Express")
+
+
+@pytest.mark.parametrize(("name", "path"), SENDING)
+async def test_cancelled_run_takes_the_buttons_away(name: str, path: str) -> None:
+    async with chatting(name, ASK) as chat:
+        run_id = (await start(chat.alice))["run_id"]
+        message = await chat.wait_for(path)
+        await chat.site.service.app_for(Caller("alice")).cancel(run_id, user="alice")
+        await click(chat, name, message)
+        assert "is cancelled and waits for no answer" in await wait_for_no_buttons(chat, name)
 
 
 @pytest.mark.parametrize(("name", "path"), SENDING)
