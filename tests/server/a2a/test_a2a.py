@@ -195,6 +195,18 @@ async def test_same_message_begins_one_run_and_answers_one_question() -> None:
             await client.send("Express", task=first, context_id="theirs")
 
 
+@pytest.mark.parametrize("named", [{}, {"context_id": "ours"}])
+async def test_message_id_of_another_task_is_refused(named: dict[str, str]) -> None:
+    async with serving(one_agent("One.", "Two.")) as site, as_user(site, "alice") as client:
+        task = await client.send("Do one", message_id="m1", **named)
+        for other in (["Do two"], ["Do one", {"more": 1}], [Part(raw=b"Notes", filename="a.txt"), "Do one"]):
+            with pytest.raises(InvalidParamsError, match=f"another message, which began the task {task.id}"):
+                await client.send(*other, message_id="m1", **named)
+        assert await client.send("Do one", message_id="m1", **named) == task
+        assert result_of(await client.send("Do two", message_id="m2", **named)) == "Two."
+        assert len((await client.client.list_tasks(ListTasksRequest())).tasks) == 2
+
+
 async def test_repeated_data_is_harmless_and_another_answer_is_refused() -> None:
     async with serving(one_agent(ASK, "Built.")) as site, as_user(site, "alice") as client:
         task = await client.send("Build it")
@@ -251,6 +263,31 @@ async def test_message_in_the_same_context_follows_the_completed_task() -> None:
         async with await site.caller("alice") as http:
             assert (await http.get(f"/api/runs/{third.id}")).json()["follows"] == second.id
     assert {each.id for each in found.tasks} == {second.id, first.id}
+
+
+async def test_runs_that_follow_a_task_elsewhere_are_of_its_context() -> None:
+    replies = [f"Done {number}." for number in range(5)]
+    async with serving(one_agent(*replies)) as site, as_user(site, "alice") as client:
+        first = await client.send("Do one", context_id="ours")
+        async with await site.caller("alice") as http:
+            ids = [first.id]
+            for task in ("Do two", "Do three"):
+                ids.append((await start(http, task, follows=ids[-1]))["run_id"])
+            await start(http, "Do something else")
+            found = await client.client.list_tasks(ListTasksRequest(context_id="ours"))
+            assert [(each.id, each.context_id) for each in found.tasks] == [(each, "ours") for each in reversed(ids)]
+            last = await client.send("Do four", context_id="ours")
+            assert (await http.get(f"/api/runs/{last.id}")).json()["follows"] == ids[-1]
+
+
+async def test_message_follows_what_the_user_did_in_a_conversation_elsewhere() -> None:
+    async with serving(one_agent("One.", "Two.", "Three.")) as site, as_user(site, "alice") as client:
+        async with await site.caller("alice") as http:
+            first = (await start(http, "Do one"))["run_id"]
+            second = (await start(http, "Do two", follows=first))["run_id"]
+            third = await client.send("Do three", context_id=first)
+            assert (await http.get(f"/api/runs/{third.id}")).json()["follows"] == second
+        assert third.context_id == first
 
 
 async def test_context_of_an_admin_has_no_runs_of_others() -> None:
@@ -316,8 +353,8 @@ async def can_listen(http: httpx.AsyncClient, task: Task) -> bool:
         return response.is_success
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-async def test_clients_that_hang_up_keep_no_place(streaming: bool) -> None:
+@pytest.mark.parametrize(("streaming", "binding"), [(False, "JSONRPC"), (True, "HTTP+JSON")])
+async def test_clients_that_hang_up_keep_no_place(streaming: bool, binding: str) -> None:
     gate = Gate("Built.")
     async with serving(gate.make_team) as site, as_user(site, "alice") as client, await site.caller("alice") as http:
         task = await client.send("Wait for it", at_once=True)
@@ -333,6 +370,11 @@ async def test_clients_that_hang_up_keep_no_place(streaming: bool) -> None:
                 await asyncio.sleep(0.1)
             for at_once in (True, False):
                 assert (await client.send("Now", task=task, at_once=at_once)).status.state == WORKING
+            async with as_user(site, "alice", streaming=True, binding=binding) as further:
+                assert (await further.send("Now", task=task)).status.state == WORKING
+                assert [each.WhichOneof("payload") for each in further.events] == ["task"]
+                with pytest.raises(UnsupportedOperationError, match="Too many event streams are open"):
+                    await anext(further.client.subscribe(SubscribeToTaskRequest(id=task.id)))
             for each in waiting:
                 each.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)

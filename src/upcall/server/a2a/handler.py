@@ -98,14 +98,17 @@ class RunHandler(RequestHandler):
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
-        """Do the same, and yield the task, then what changes."""
+        """Do the same, and yield the task, then what changes, unless the client has too many streams."""
         caller = _caller_of(context)
         with self._explaining(caller):
             _check_wishes(params)
             taken = await ClientMessages(self._service, caller).take(params.message)
-            async with aclosing(self._follow(caller, taken.run_id, taken.answered)) as tasks:
-                async for event in _as_events(tasks, params):
-                    yield event
+            try:
+                async with aclosing(self._follow(caller, taken.run_id, taken.answered)) as tasks:
+                    async for event in _as_events(tasks, params):
+                        yield event
+            except TooManyStreams:  # The message is taken all the same.
+                yield apply_history_length(await self._show(caller, taken.run_id), params.configuration)
 
     @validate_request_params
     async def on_subscribe_to_task(
@@ -217,16 +220,18 @@ class RunHandler(RequestHandler):
         may no longer see the run, or a stream's time is up.
 
         Raises:
-            TooManyStreams: too many wait already.
+            TooManyStreams: too many wait already; nothing was yielded.
         """
         position = await read_position(self._service, run_id)
         reader = RunFollower(self._service, caller, run_id, position)
         await reader.read_new()
-        yield (await self._make_tasks(caller, [reader.run]))[0]
+        [task] = await self._make_tasks(caller, [reader.run])
         if _is_at_pause(reader.run, answered):
+            yield task
             return
         self._streams.refuse_more(caller)
         with self._streams.count(caller):
+            yield task
             async with aclosing(follow_run(self._service, self._authenticator, caller, reader)) as updates:
                 async for update in updates:
                     if isinstance(update, Stored) and isinstance(run := update.item, Run):
@@ -253,7 +258,7 @@ def _choose_error(error: Exception) -> type[A2AError]:
     match error:
         case UnknownRun():
             return TaskNotFoundError
-        case NotAllowed() | RunNotWaiting():
+        case NotAllowed() | RunNotWaiting() | TooManyStreams():  # The protocol has no error of its own for a limit.
             return UnsupportedOperationError
         case CallerError() | AnswerError():
             return InvalidParamsError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
 from upcall.errors import AnswerRefused, UnknownRun, UpcallError
 from upcall.questions.matching import resolve_id
 from upcall.runs.run import Run
+from upcall.runs.run_filter import RunFilter
 from upcall.runs.run_page import is_storable
 from upcall.runs.states import RunStatus
 from upcall.server.a2a.contexts import (
@@ -33,6 +35,12 @@ from upcall.storage.store import RunStore
 
 MAX_ID_CHARS = 200
 """How long an id may be that a client chooses."""
+
+RUNS_AT_ONCE = 200
+
+ID_CHARS, ID_OF_MESSAGE = 24, 16
+"""How long the id of a run is that a message begins. Its first part is the same for all messages with the same id, so
+that another one with that id is noticed."""
 
 
 class Taken(NamedTuple):
@@ -94,14 +102,25 @@ class ClientMessages:
             await self._service.resume(self._caller, run.id)
 
     async def _begin(self, message: Message) -> Taken:
-        """Begin a run; one that the same message began before continues."""
-        run_id, store = self._derive_id(message.message_id, context_id=message.context_id), self._service.store
+        """Begin a run; one that the same message began before continues.
+
+        Raises:
+            InvalidParamsError: another message with this id began one.
+        """
+        task, store = read_task(message), self._service.store
+        beginning = self._derive_id(message.message_id, context_id=message.context_id)[:ID_OF_MESSAGE]
+        run_id = beginning + task.digest[: ID_CHARS - ID_OF_MESSAGE]
         if not await is_begun(self._service, run_id):
+            if others := await store.find(beginning):
+                raise InvalidParamsError(
+                    f"The messageId {message.message_id} is that of another message, which began the task "
+                    f"{others[0]}. Choose a new one for this message."
+                )
             follows = await self._find_completed(message.context_id) if message.context_id else None
-            task = read_task(message, follows)
+            wanted = task.wanted.model_copy(update={"follows": follows})
             await keep_names(store, run_id, TaskNames(message.context_id or run_id, message.message_id))
             try:
-                await begin_run(self._service, self._caller, task.wanted, task.documents, task.images, run_id=run_id)
+                await begin_run(self._service, self._caller, wanted, task.documents, task.images, run_id=run_id)
             except UpcallError:
                 if not await is_begun(self._service, run_id):
                     await forget_names(store, run_id)
@@ -113,7 +132,7 @@ class ClientMessages:
         """Derive the id of what a message begins in a conversation, or is to a task: the same for the same message of
         this client."""
         parts = [self._caller.user, context_id, task_id, message_id]
-        return sha256(json.dumps(parts).encode()).hexdigest()[:24]
+        return sha256(json.dumps(parts).encode()).hexdigest()[:ID_CHARS]
 
     async def _find_completed(self, context_id: str) -> str | None:
         """Find the newest completed run of the client in a conversation: none that another one followed already."""
@@ -124,14 +143,30 @@ class ClientMessages:
         return max(last, key=lambda each: each.created_at).id if last else None
 
     async def list_in(self, context_id: str) -> Sequence[Run]:
-        """List the client's own runs of a conversation."""
+        """List the client's own runs of a conversation, with those that were begun elsewhere to follow one of them."""
         runs: dict[str, Run] = {}
         for run_id in await list_in_context(self._service.store, context_id):
             with suppress(UpcallError):
                 run = await self._app.get(run_id, user=self._caller.user)
                 if run.id == run_id and run.user == self._caller.user:
                     runs[run_id] = run
-        return [*runs.values()]
+        later = await self._list_later(min(each.created_at for each in runs.values())) if runs else []
+        following: dict[str, Run] = {}
+        for run in reversed(later):
+            if run.id not in runs and (run.follows in runs or run.follows in following):
+                following[run.id] = run
+        names = await name_tasks(self._service.store, [*following.values()])
+        return [*runs.values(), *(each for each in following.values() if names[each.id].context_id == context_id)]
+
+    async def _list_later(self, time: datetime) -> Sequence[Run]:
+        """List the client's own runs that were begun since some time, newest first: they alone say what they follow."""
+        only, found, before = RunFilter(owner=self._caller.user), list[Run](), None
+        while True:
+            page = await self._app.list(self._caller.user, limit=RUNS_AT_ONCE, before=before, only=only)
+            found += [each for each in page if each.created_at >= time and each.user == self._caller.user]
+            before = page.next
+            if before is None or any(each.created_at < time for each in page):
+                return found
 
     async def _answer(self, run: Run, message: Message, new_id: str, shown: Sequence[str] | None) -> Taken:
         """Answer questions of a run. A text, noted by its id, answers those that were open when it came first."""

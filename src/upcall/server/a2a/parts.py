@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mimetypes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from a2a.helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
@@ -30,6 +31,13 @@ class TaskMessage(NamedTuple):
     wanted: Start
     documents: list[Sent]
     images: list[Sent]
+
+    @property
+    def digest(self) -> str:
+        """What is the same for the same task, with the same files and options."""
+        files = [sha256(each.content).hexdigest() for each in (*self.documents, *self.images)]
+        text = json.dumps([self.wanted.as_content(), *files], sort_keys=True)
+        return sha256(text.encode(errors="replace")).hexdigest()
 
 
 def describe_questions(questions: Sequence[Question]) -> Iterator[Part]:
@@ -108,7 +116,7 @@ def read_text(message: Message) -> str:
     return "\n".join(get_text_parts(message.parts))
 
 
-def read_task(message: Message, follows: str | None) -> TaskMessage:
+def read_task(message: Message) -> TaskMessage:
     """Read a task from a message: its text and data, its files, and the options in its metadata.
 
     Raises:
@@ -132,7 +140,7 @@ def read_task(message: Message, follows: str | None) -> TaskMessage:
     if not isinstance(options, dict) or {"task", "follows"} & options.keys():
         raise CallerError(f"metadata.{OPTIONS} is an object of options; task and follows are what the message says.")
     try:
-        wanted = Start.model_validate({**options, "task": "\n".join(texts), "follows": follows})
+        wanted = Start.model_validate({**options, "task": "\n".join(texts)})
     except ValidationError as error:
         raise CallerError(f"metadata.{OPTIONS}: {explain_validation(error.errors())}") from error
     return TaskMessage(wanted, documents, images)
