@@ -1,9 +1,9 @@
-"""The clarifier: asks about the scope of a deep task before it is planned (seed S0)."""
+"""The clarifier: asks what a task lacks before it is planned, or done if it is a shallow one (seed S0)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -21,13 +21,14 @@ from autogen_core.models import (
 )
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
-from upcall.agents.asking.ask_policy import AskPolicy, AskVerdict, ClarifierTask, PolicyChain, Proposal
+from upcall.agents.asking.ask_policy import AskPolicy, AskVerdict, PolicyChain, Proposal
 from upcall.agents.asking.choice import choose_questions
 from upcall.agents.asking.copied_questions import CopiedQuestions
 from upcall.agents.asking.first_look import FirstLook
 from upcall.agents.asking.memory import Memory
 from upcall.agents.asking.missing import ask_for_missing, word_missing
 from upcall.agents.asking.scorer_policy import ScorerPolicy
+from upcall.agents.asking.task_judge import TaskJudge
 from upcall.agents.asking.weights import Weights, weigh
 from upcall.agents.structured.agent import Result, StructuredAgent, StructuredRequest, example_turns
 from upcall.agents.structured.merging import merge_messages
@@ -36,7 +37,7 @@ from upcall.agents.structured.steps import Ask, HandOver, Step
 from upcall.agents.structured.thread import Thread
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable
-from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
+from upcall.autogen.messages import ASK_VERDICT, CLARIFIER_LOG, CLASSIFICATION, WARNINGS, dump_warnings
 from upcall.errors import ConfigurationError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
@@ -57,7 +58,7 @@ from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.asked_topics import AskedTopic
-from upcall.runs.outputs import Candidate, ClarificationResponse
+from upcall.runs.outputs import Candidate, ClarificationResponse, Classification, Depth, Intent
 from upcall.text import replace_surrogates, shorten, shorten_middle
 
 DEFAULTS = ClarificationOptions()
@@ -78,11 +79,14 @@ class ClarifierSettings(StructuredSettings, ClarificationOptions, ApprovalOption
     Attributes:
         documents: the user's documents, to which the task may refer (S0-21).
         target: who gets the clarified task.
+        shallow_targets: who gets it instead if the classifier found it shallow, by its intent, unless one of them has
+            tried it before.
         asked_topics: how the user reacted to earlier questions, by topic.
     """
 
     documents: tuple[Document, ...] = ()
     target: str = "planner"
+    shallow_targets: dict[Intent, str] = {}
     asked_topics: tuple[AskedTopic, ...] = ()
 
 
@@ -97,6 +101,7 @@ class ClarifierOptions(StructuredOptions, total=False):
     data_sources: Sequence[str] | None
     approve: Sequence[str]
     target: str
+    shallow_targets: Mapping[Intent, str]
     asked_topics: Sequence[AskedTopic]
 
 
@@ -189,6 +194,13 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         weights = Weights(settings.ask, checks_quotes=settings.check_questions)
         self._policies = tuple(policies)
         self._policy = PolicyChain(*policies, judge, weights, Memory(settings.asked_topics), CopiedQuestions())
+        self.judge = TaskJudge(
+            self._policy,
+            documents=[each.file_name for each in settings.documents],
+            has_tools=self.toolset.has_tools,
+            max_chars=settings.max_context_chars,
+        )
+        """Says whether something has to be asked about a task; for whoever gets the task before this agent, too."""
 
     def _empty_state(self) -> ClarifierAgentState:
         sources = self._settings.data_sources
@@ -200,8 +212,17 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The agent that gets the clarified task."""
-        return (self._settings.target,)
+        """The agents that get the clarified task."""
+        return (self._settings.target, *self._settings.shallow_targets.values())
+
+    def _target(self) -> str:
+        """Return who gets the task: a shallow one that nobody has tried yet need not be planned."""
+        if self.attempts() or (found := self._state.find_note(CLASSIFICATION, self.user_proxy)) is None:
+            return self._settings.target
+        classification = Classification.model_validate_json(found)
+        if classification.depth is Depth.DEEP:
+            return self._settings.target
+        return self._settings.shallow_targets.get(classification.intent, self._settings.target)
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
         """Hand off the clarified task, take a second look at a question, ask it, or ask the model what is missing."""
@@ -245,12 +266,16 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return (None if self._state.dialog else self._state.verdict) or AskVerdict()
 
     async def _find_verdict(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Let the policies say whether a first question must be asked, once per task."""
+        """Let the policies say whether a first question must be asked, once per task, unless the classifier had them
+        say it."""
         if self._state.dialog or self._state.verdict is not None:
             return
-        text, has_tools = self._whole_request(), self.toolset.has_tools
-        task = ClarifierTask(text, self.name, self._model_client, has_tools, token, emit)
-        self._state.verdict = await cancellable(self._policy.judge(task), token) or AskVerdict()
+        judged = self._state.find_note(ASK_VERDICT, self.user_proxy)
+        if judged is not None and not self.attempts():
+            self._state.verdict = AskVerdict.model_validate_json(judged)
+            return
+        text = self._whole_request()
+        self._state.verdict = await self.judge.judge(text, self.name, self._model_client, emit, token)
 
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
         """Return the questions worth asking according to the reply, highest weight first."""
@@ -282,6 +307,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _is_complete(self) -> bool:
         dialog = self._state.dialog
+        if not dialog and self._state.came_back(self.name, self.user_proxy):
+            return True  # Its questions do not begin anew.
         return self._state.remaining_questions <= 0 or (bool(dialog) and ends_clarification(dialog[-1].answer))
 
     def _ask(self, question: Question) -> Ask:
@@ -297,7 +324,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
     def _complete(self) -> HandOver:
         log = self._state.clarifier_log.strip()
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
-        return HandOver(self._settings.target, content, {CLARIFIER_LOG: log, **self._warnings()})
+        return HandOver(self._target(), content, {CLARIFIER_LOG: log, **self._warnings()})
 
     def _ask_fallback(self) -> Ask:
         """Treat an unreadable reply as a need to clarify (S0-62), once; after that the task continues as it is."""
@@ -341,10 +368,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
     def _whole_request(self) -> str:
         """Return the task with everything known about it: findings, questions and answers, and the documents
         available."""
-        documents = ", ".join(each["file_name"] for each in self._state.available_documents or ())
         known = [*self.attempts(), *self.clarifications(), *self._state.clarifier_log.splitlines()]
-        given = [f"Documents given with it: {documents}"] if documents else []
-        return merge_messages(self.task(), [*known, *given], self._settings.max_context_chars)
+        return self.judge.describe(self.task(), known)
 
     def _before_close(self) -> None:
         """Shorten the results, so that all of them fit."""

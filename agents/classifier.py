@@ -1,4 +1,4 @@
-"""The classifier: one model call returns intent, meta reply and depth (seed S2)."""
+"""The classifier: one model call returns intent, meta reply and depth (seed S2), and what the task lacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import Unpack
+from typing import Any, Unpack
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
@@ -16,14 +16,16 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessa
 from pydantic import field_validator
 
 from upcall import identity
+from upcall.agents.asking.ask_policy import AskVerdict
+from upcall.agents.asking.task_judge import TaskJudge
 from upcall.agents.structured.agent import Result, StructuredAgent, StructuredRequest
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.steps import HandOver, Respond, Step
 from upcall.agents.structured.thread import Thread
 from upcall.autogen.concurrency import Emit
-from upcall.autogen.messages import CLASSIFICATION, ERROR
+from upcall.autogen.messages import ASK_VERDICT, CLASSIFICATION, ERROR, WARNINGS, dump_warnings
 from upcall.autogen.scope import current_scope
-from upcall.errors import ModelError, UpcallError
+from upcall.errors import ConfigurationError, ModelError, UpcallError
 from upcall.options import ClassificationOptions, ClassifierLimits
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ClassifierContext, ToolInfo
@@ -45,6 +47,9 @@ _DEEP = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
 
 HISTORY_CHARS = 2_000
 """The maximum length of each earlier message shown to the classifier."""
+
+JUDGED_HISTORY, JUDGED_CHARS = 4, 400
+"""How many earlier messages a judge of the task sees, and the maximum length of each."""
 
 
 class ClassifierSettings(StructuredSettings, ClassificationOptions, ClassifierLimits):
@@ -91,16 +96,35 @@ class ClassifierConfig(ClassifierSettings, StructuredParts):
     """The declarative form of a `Classifier`."""
 
 
-class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[ClassifierConfig]):
+class ClassifierState(Thread):
+    """The state of a `Classifier`: the classification of a task of which is still to be known whether it lacks
+    something."""
+
+    classification: Classification | None = None
+
+    def end(self) -> None:
+        """End the turn: forget the classification, keep the thread."""
+        super().end()
+        self.classification = None
+
+
+class Classifier(StructuredAgent[ClassifierState, ClassifierSettings], Component[ClassifierConfig]):
     """Answers meta queries at once; hands a shallow task to the agent for its intent, a deep one to the clarifier.
+
+    With a `judge` a shallow task that lacks something goes where the deep ones go, with what the judge found. Where the
+    judge has nothing to say, the model's own ``missing`` decides.
 
     If the model call fails, it says so and ends the run, with ``upcall.error`` in the message's metadata
     (S2-33); called again without new messages, it tries again.
+
+    Args:
+        judge: the clarifier's (`Clarifier.judge`), if the deep target is a clarifier; not part of the declarative form.
     """
 
     component_config_schema = ClassifierConfig
     component_provider_override = "upcall.agents.Classifier"
     settings_type = ClassifierSettings
+    state_type = ClassifierState
 
     def __init__(
         self,
@@ -109,9 +133,11 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         name: str = "classifier",
         small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
+        judge: TaskJudge | None = None,
         **options: Unpack[ClassifierOptions],
     ) -> None:
         settings = ClassifierSettings.model_validate(options)
+        self._judge = judge
         super().__init__(
             name,
             model_client,
@@ -141,16 +167,36 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
             yield self._report_failure(f"{apology} Please try again.")
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
-        """Ask the model once, if there is anything to ask about (S2-37)."""
+        """Ask the model once, if there is anything to ask about (S2-37); find out whether a shallow task lacks
+        something."""
         if not (task := self.task()).strip():
             return self._route(_DEEP, task)
-        return self._request(self._prompt(task), Classification, repair_timeout=REPAIR_TIMEOUT_S)
+        if (classification := self._state.classification) is None:
+            return self._request(self._prompt(task), Classification, repair_timeout=REPAIR_TIMEOUT_S)
+        return self._route_shallow(classification, task, await self._find_verdict(classification, emit, token))
 
-    def take(self, request: StructuredRequest, result: Result, emit: Emit[BaseAgentEvent]) -> Step:
-        """Route the task. One without a readable reply counts as deep research (S2-38)."""
-        if isinstance(result, Classification):
+    def take(self, request: StructuredRequest, result: Result, emit: Emit[BaseAgentEvent]) -> Step | None:
+        """Route the task, unless it has to be judged first. One without a readable reply counts as deep research
+        (S2-38)."""
+        if not isinstance(result, Classification):
+            return self._route(_DEEP, self.task(), self._warn_of_fallback("this was taken for deep research"))
+        if self._judge is None or result.intent is Intent.META or self._target(result) == self._settings.deep_target:
             return self._route(result, self.task())
-        return self._route(_DEEP, self.task(), self._warn_of_fallback("this was taken for deep research"))
+        self._state.classification = result
+        return None
+
+    async def _find_verdict(
+        self, classification: Classification, emit: Emit[BaseAgentEvent], token: CancellationToken
+    ) -> AskVerdict:
+        """Return what the judge says about the task, or else the model."""
+        judge = self._judge
+        assert judge is not None, "only a task that is judged is left open"
+        known = [*self._describe_history(), *self.clarifications()]
+        text = judge.describe(self.task(), known, self._settings.files)
+        verdict = await judge.judge(text, self.name, self._model_client, emit, token)
+        if verdict.must_ask is None and not verdict.missing and classification.missing:
+            return verdict.model_copy(update={"missing": classification.missing})
+        return verdict
 
     def _prompt(self, task: str) -> list[LLMMessage]:
         query, form = shorten_middle(task, self._settings.max_context_chars), self._describe_format(Classification)
@@ -168,12 +214,20 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         return [system, *self._history(), UserMessage(content=query, source="user")]
 
     def _history(self) -> list[LLMMessage]:
+        return [_as_context(each, self.user_proxy) for each in self._spoken_before()]
+
+    def _describe_history(self) -> list[str]:
+        """Return what a judge of the task, who sees no conversation, has to know of it: what "it" stands for, say."""
+        latest = [one_line(each.to_model_text(), JUDGED_CHARS) for each in self._spoken_before()[-JUDGED_HISTORY:]]
+        return [f"Known: {' '.join(latest)}"] if latest else []
+
+    def _spoken_before(self) -> Sequence[BaseChatMessage]:
         """Return the conversation before the present task: the last `max_history` texts and user's answers."""
         task = self._state.task_messages(self.user_proxy)
         before = self._state.messages[: self._state.messages.index(task[0])] if task else []
         spoken = [each for each in before if _is_conversation(each, self.user_proxy)]
         shown = spoken[-room:] if (room := self._settings.max_history - len(task)) > 0 else []
-        return [_as_context(each, self.user_proxy) for each in shown if each.to_model_text().strip()]
+        return [each for each in shown if each.to_model_text().strip()]
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -184,9 +238,29 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         metadata = {CLASSIFICATION: classification.model_dump_json(), **more}
         if classification.intent is Intent.META:
             return Respond(classification.meta_response or META_FALLBACK, metadata)
+        return self._hand_over(self._target(classification), classification, task, metadata)
+
+    def _route_shallow(self, classification: Classification, task: str, verdict: AskVerdict) -> Step:
+        """Route a task that was judged. The verdict goes along, so that nobody judges it again."""
+        metadata = {CLASSIFICATION: classification.model_dump_json()}
+        if verdict.must_ask or (verdict.must_ask is None and verdict.missing):
+            metadata[ASK_VERDICT] = verdict.model_dump_json(exclude_defaults=True)
+            return self._hand_over(self._settings.deep_target, classification, task, metadata)
+        if verdict.problem:  # Otherwise the clarifier warns of it.
+            metadata[WARNINGS] = dump_warnings([verdict.problem])
+        return self._hand_over(self._target(classification), classification, task, metadata)
+
+    def _target(self, classification: Classification) -> str:
         deep, shallow = self._settings.deep_target, self._settings.shallow_targets
-        target = deep if classification.depth is Depth.DEEP else shallow.get(classification.intent, deep)
-        return HandOver(target, f"{classification.depth.value} {classification.intent.value} task: {task}", metadata)
+        return deep if classification.depth is Depth.DEEP else shallow.get(classification.intent, deep)
+
+    def _hand_over(self, target: str, found: Classification, task: str, metadata: dict[str, str]) -> HandOver:
+        return HandOver(target, f"{found.depth.value} {found.intent.value} task: {task}", metadata)
+
+    def _to_config(self) -> Any:
+        if self._judge is not None:
+            raise ConfigurationError(f"{self.name} has a judge, and that has no declarative form.")
+        return super()._to_config()
 
     def _report_failure(self, message: str) -> Response:
         """End the turn for the group but keep it open: called again, the agent tries again."""

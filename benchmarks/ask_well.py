@@ -252,7 +252,14 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="only each so many-th task")
     parser.add_argument("--temperature", type=float, help="default: the server's")
     parser.add_argument("--json", type=Path, help="where the figures go")
+    parser.add_argument("--routed", action="store_true", help="through the root team, cut at its first question or act")
+    parser.add_argument("--file", type=Path, help="labelled tasks for --routed, instead of a split")
+    parser.add_argument("--ask", choices=POLICIES, default=POLICIES[0], help="the policy of --routed")
+    parser.add_argument("--no-looks", action="store_true", help="--routed without first looks")
     arguments = parser.parse_args()
+    if arguments.routed:
+        _print_routed(arguments)
+        return
     tasks = [each for each in read_tasks() if not arguments.split or each.split in arguments.split]
     clients = [make_client(url, arguments.model, arguments.temperature) for url in arguments.base_url]
     table = tabulate(asyncio.run(measure(clients, tasks[:: arguments.every], only_look=arguments.only_looks)))
@@ -262,6 +269,21 @@ def main() -> None:
         print(f"{name:24}" + "".join(f"{value:9.2f}" for value in asdict(figures).values()))
     if arguments.json:
         arguments.json.write_text(json.dumps({name: asdict(each) for name, each in table.items()}, indent=2))
+
+
+def _print_routed(arguments: argparse.Namespace) -> None:
+    from ask_well_routed import measure_routed, read_file, summarise
+
+    if arguments.file:
+        tasks = read_file(arguments.file)
+    else:
+        tasks = [each for each in read_tasks() if not arguments.split or each.split in arguments.split]
+    url, looks = arguments.base_url[0], not arguments.no_looks
+    chosen = tasks[:: arguments.every]
+    done = asyncio.run(measure_routed(url, arguments.model, arguments.temperature, chosen, arguments.ask, looks=looks))
+    print("\n" + summarise(done))
+    if arguments.json:
+        arguments.json.write_text(json.dumps([each.to_json() for each in done], indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,7 @@ def root_team(
     def workers(escalates_to: str | None) -> list[ResumableAgent[Any]]:
         return [role.build(clients(role.name), tools.tools, escalates_to, common) for role in roles]
 
+    clarifier = _clarifier(clients, resources, options, tools, user.name) if options.enable_clarifier else None
     peers = workers(deep if options.enable_escalation else None)
     handlers = [ToolInfo(agent.name, agent.description) for agent in peers]
     speakers: list[ResumableAgent[Any]] = [
@@ -149,6 +150,7 @@ def root_team(
             deep_target=deep,
             shallow_targets=find_shallow_targets(roles),
             prompts=resources.prompts,
+            judge=clarifier.judge if clarifier else None,
             **_choose(ClassifierSettings, options, "classifier", user.name),
         ),
         Planner(
@@ -171,19 +173,7 @@ def root_team(
         ),
         *peers,
     ]
-    if options.enable_clarifier:
-        clarifier = Clarifier(
-            clients("clarifier"),
-            small_client=resources.small_model,
-            documents=[each for role in roles for each in role.documents],
-            tools=tools.tools_of("clarifier"),
-            workbench=[role.library for role in roles if role.library is not None],
-            asked_topics=resources.asked_topics,
-            prompts=resources.prompts,
-            embed=resources.embed,
-            policies=resources.ask_policies,
-            **_choose(ClarifierSettings, options, "clarifier", user.name),
-        )
+    if clarifier:
         speakers.insert(1, clarifier)
     for agent in speakers:
         agent.sees_answers = True
@@ -191,6 +181,25 @@ def root_team(
     if human is None:
         stops.append(HandoffTermination(USER))
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
+
+
+def _clarifier(
+    clients: Clients, resources: TeamResources, options: TeamOptions, tools: _RunTools, user_proxy: str
+) -> Clarifier:
+    roles = resources.roles
+    return Clarifier(
+        clients("clarifier"),
+        small_client=resources.small_model,
+        documents=[each for role in roles for each in role.documents],
+        tools=tools.tools_of("clarifier"),
+        workbench=[role.library for role in roles if role.library is not None],
+        shallow_targets=find_shallow_targets(roles),
+        asked_topics=resources.asked_topics,
+        prompts=resources.prompts,
+        embed=resources.embed,
+        policies=resources.ask_policies,
+        **_choose(ClarifierSettings, options, "clarifier", user_proxy),
+    )
 
 
 def _approval_rules(approve: Sequence[str], roles: Sequence[Role], tools: _RunTools) -> ApprovalRules:

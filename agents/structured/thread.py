@@ -100,15 +100,32 @@ class Thread(AgentState):
 
     def attempts(self, user_proxy: str) -> list[str]:
         """Return the messages of agents that tried the task as a small one and handed it on (S0-05)."""
-        task = self.task_messages(user_proxy)
-        since = self.messages[self.messages.index(task[-1]) + 1 :] if task else []
         return [
             f"What {message.source} said when it handed this over: {message.content}"
-            for message in since
-            if isinstance(message, HandoffMessage)
-            and message.source != user_proxy
-            and message.metadata.keys().isdisjoint((CLASSIFICATION, CLARIFIER_LOG, QUESTIONS))
+            for message in self._handoffs(user_proxy)
+            if _is_attempt(message, user_proxy)
         ]
+
+    def came_back(self, asker: str, user_proxy: str) -> bool:
+        """Return whether an agent tried the task after the user had answered `asker`."""
+        since = dropwhile(lambda each: (each.source, each.target) != (user_proxy, asker), self._handoffs(user_proxy))
+        return any(_is_attempt(each, user_proxy) for each in since)
+
+    def find_note(self, key: str, user_proxy: str) -> str | None:
+        """Return the newest metadata under a key that an agent handed on with the task."""
+        handed_on = [each.metadata for each in self._handoffs(user_proxy) if each.source != user_proxy]
+        return next((each[key] for each in reversed(handed_on) if key in each), None)
+
+    def _handoffs(self, user_proxy: str) -> list[HandoffMessage]:
+        """Return the hand-offs since the user's last text."""
+        task = self.task_messages(user_proxy)
+        since = self.messages[self.messages.index(task[-1]) + 1 :] if task else []
+        return [message for message in since if isinstance(message, HandoffMessage)]
+
+
+def _is_attempt(message: HandoffMessage, user_proxy: str) -> bool:
+    notes = (CLASSIFICATION, CLARIFIER_LOG, QUESTIONS)
+    return message.source != user_proxy and message.metadata.keys().isdisjoint(notes)
 
 
 def as_stored(message: BaseChatMessage) -> ChatMessage:

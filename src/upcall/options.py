@@ -440,8 +440,8 @@ class MemberOptions(Options):
     enable_clarifier: Annotated[
         bool,
         About(
-            "whether deep tasks go through the clarifier",
-            when="to plan at once, without clarifying",
+            "whether deep tasks, and shallow ones that lack something, go through the clarifier",
+            when="to plan, or work, at once without clarifying",
         ),
     ] = True
     enable_escalation: Annotated[

@@ -187,7 +187,7 @@ async def test_prompt_asks_for_intent_reply_and_depth_as_json() -> None:
     assert "Answer them yourself in meta_response" in system
     assert 'research_depth (null when intent is "meta"):\n- "shallow"' in system
     schema, _ = json.JSONDecoder().raw_decode(system, system.index('{"', system.index("It must fit this JSON schema:")))
-    assert list(schema["properties"]) == ["intent", "meta_response", "research_depth"]
+    assert list(schema["properties"]) == ["intent", "meta_response", "research_depth", "missing"]
     assert system.endswith("-----\nWhat is CUDA?\n-----")  # Last: what stands before it is the same for each message.
 
 

@@ -104,6 +104,23 @@ def test_classification_needs_an_intent(text: dict[str, Any]) -> None:
         Classification.model_validate(text)
 
 
+@pytest.mark.parametrize("written", [None, "", "Nothing.", "none", "NULL", "n/a", [], {}, 3, False, ["none"]])
+def test_missing_that_names_nothing_is_nothing(written: object) -> None:
+    assert Classification.model_validate({"intent": "coding", "missing": written}).missing is None
+
+
+@pytest.mark.parametrize(
+    ("written", "missing"),
+    [("the unit", "the unit"), (["the unit", "none", "the file"], "the unit, the file"), (" a\nb ", "a b")],
+)
+def test_missing_is_read_in_every_form(written: object, missing: str) -> None:
+    assert Classification.model_validate({"intent": "coding", "missing": written}).missing == missing
+
+
+def test_missing_is_cut_where_it_is_long() -> None:
+    assert len(Classification.model_validate({"intent": "coding", "missing": "x" * 500}).missing or "") == 120
+
+
 def test_fields_that_nobody_asked_for_are_ignored() -> None:
     assert Classification.model_validate({"intent": "meta", "confidence": 0.9}).intent is Intent.META
 
@@ -252,6 +269,7 @@ def test_report_says_something(text: dict[str, Any]) -> None:
     [
         (Classification(intent=Intent.META), "a question about me"),
         (Classification(intent=Intent.CODING, research_depth=Depth.DEEP), "a deep coding task"),
+        (Classification(intent=Intent.CODING, missing="it"), "a shallow coding task that may lack something: it"),
         (ClarificationResponse(needs_clarification=False), "nothing has to be asked"),
         (
             ClarificationResponse(needs_clarification=True, clarification_question="Which?"),

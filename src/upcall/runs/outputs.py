@@ -33,6 +33,7 @@ from upcall.questions.question import (
     VisibleText,
 )
 from upcall.runs.shown_text import SHOWN
+from upcall.text import one_line
 
 _NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
 
@@ -113,6 +114,21 @@ class DepthDecision(BaseModel, frozen=True, defer_build=True):
     decision: Depth
 
 
+NOTHING_MISSING = frozenset({"", "nothing", "none", "null", "no", "n/a", "nil", "false", "unknown"})
+"""What a model writes where nothing is missing, instead of leaving it out."""
+
+MAX_MISSING_CHARS = 120
+"""How much is kept of what a task lacks; the rest of a longer text is cut off."""
+
+
+def _read_missing(value: object) -> str | None:
+    """Read what is missing, in whatever form it comes; what names nothing counts as nothing, and never as a broken
+    reply."""
+    texts = [each for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, str)]
+    named = [text for each in texts if (text := one_line(each)).strip(" .\"'").casefold() not in NOTHING_MISSING]
+    return ", ".join(named)[:MAX_MISSING_CHARS] or None
+
+
 class Classification(StructuredReply):
     """What the team does with a message."""
 
@@ -125,6 +141,10 @@ class Classification(StructuredReply):
     research_depth: Annotated[Depth | None, _member(Depth, Depth.SHALLOW)] = Field(
         default=None, description="Only where intent is research or coding."
     )
+    missing: Annotated[VisibleText | None, BeforeValidator(_read_missing)] = Field(
+        default=None,
+        description="What only the user can tell and the result cannot be right without; else null.",
+    )
 
     @property
     def depth(self) -> Depth:
@@ -133,7 +153,10 @@ class Classification(StructuredReply):
 
     def in_words(self) -> str:
         """See `StructuredReply`."""
-        return "a question about me" if self.intent is Intent.META else f"a {self.depth} {self.intent} task"
+        if self.intent is Intent.META:
+            return "a question about me"
+        lacks = f" that may lack something: {self.missing}" if self.missing else ""
+        return f"a {self.depth} {self.intent} task{lacks}"
 
     @property
     def user_intent(self) -> IntentResult:

@@ -1,0 +1,163 @@
+"""Whether a real run asks the user first: the root team as `upcall run` builds it, cut at its first stop or act.
+
+    python benchmarks/ask_well.py --routed --file TASKS.jsonl --base-url http://127.0.0.1:18080/v1 --model NAME
+
+A run counts as asking if its first stop is the clarifier's question. It does not if the agent that is to do the work,
+or the planner, gets the turn, or if the classifier answers. Each run has an empty workspace of its own. A line of the
+file has ``id``, ``task``, and ``essential``, which is null if nothing has to be asked; see `ask_well.Missing`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ask_well import Missing, Task, make_client
+from autogen_agentchat.messages import HandoffMessage
+from autogen_core.models import ChatCompletionClient
+
+from upcall import Run, Settings, Upcall
+from upcall.agents.asking import AskPolicy, FirstLook
+from upcall.autogen.messages import CLASSIFICATION, PATH
+from upcall.experiments.statistics import Z
+from upcall.options import AskFor
+from upcall.questions.question import Question
+from upcall.runs.outputs import Classification
+
+BEFORE_THE_WORK = ("classifier", "clarifier", "user")
+
+
+@dataclass(frozen=True)
+class RoutedResult:
+    """What a run does first.
+
+    Attributes:
+        asks: whether its first stop is a question.
+        end: whom the task went to, or how the run ended without that.
+        depth: how much work the classifier took it for; None where that is not known.
+        named: what its reply says is missing.
+        calls: how many model calls were made until then.
+    """
+
+    task: Task
+    asks: bool
+    end: str
+    depth: str | None
+    named: str | None
+    calls: int
+    question: Question | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.task.wanted["essential"])
+
+    def to_json(self) -> dict[str, Any]:
+        hit = any(self.question is not None and each.is_hit_by(self.question) for each in self.task.wanted["essential"])
+        text = self.question.question if self.question else None
+        options = [each.label for each in self.question.options] if self.question else []
+        return {
+            "id": self.task.id,
+            "task": self.task.text,
+            "needed": self.is_needed,
+            "asks": self.asks,
+            "end": self.end,
+            "depth": self.depth,
+            "named": self.named,
+            "calls": self.calls,
+            "question": text,
+            "options": options,
+            "hit": hit,
+        }
+
+
+def read_file(path: Path) -> list[Task]:
+    """Return the tasks of a file of labelled tasks."""
+    tasks = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        lacks = (Missing.model_validate(each["essential"]),) if each.get("essential") else ()
+        tasks.append(Task(each["id"], path.stem, each["task"], {"essential": lacks}, each.get("kind", "")))
+    return tasks
+
+
+async def measure_routed(
+    base_url: str, model: str, temperature: float | None, tasks: Iterable[Task], policy: AskFor, *, looks: bool
+) -> list[RoutedResult]:
+    """Return what the runs of the tasks do first, one after the other.
+
+    Without `looks` no first look is taken, as where a server does not return the probabilities of tokens.
+    """
+    if not looks:
+        FirstLook.judge = AskPolicy.judge  # type: ignore[method-assign]  # It has nothing to say then.
+    client, done = make_client(base_url, model, temperature), list[RoutedResult]()
+    for task in tasks:
+        done.append(result := await _run(client, task, policy))
+        verdict = "right" if result.asks is result.is_needed else "WRONG"
+        shown = result.question.question if result.question else result.end
+        print(f"{verdict} {result.depth or '?':7} {result.calls} {task.id:5} {task.text[:50]!r:52} {shown}", flush=True)
+    return done
+
+
+async def _run(client: ChatCompletionClient, task: Task, policy: AskFor) -> RoutedResult:
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings.read(
+            None,
+            store={"path": str(Path(folder) / "upcall.db")},
+            workspace={"path": str(Path(folder) / "workspace")},
+            questions={"ask": policy},
+            team={"llm_timeout": 300},
+        )
+        app = Upcall(client, settings=settings)
+        found, end, last = None, "", None
+        async with aclosing(app.start_stream(task.text)) as events:
+            async for event in events:
+                if isinstance(event, Run):
+                    last, end = event, event.status.value
+                elif PATH not in event.metadata:
+                    found = event.metadata.get(CLASSIFICATION) or found
+                    if isinstance(event, HandoffMessage) and event.target not in BEFORE_THE_WORK:
+                        end = event.target
+                        break
+        run = last or (await app.list())[0]
+        asked = last is not None and last.questions and last.questions[0].asker == "clarifier"
+        classified = Classification.model_validate_json(found) if found else None
+        return RoutedResult(
+            task,
+            bool(asked),
+            end,
+            classified.depth.value if classified else None,
+            classified.missing if classified else None,
+            run.total_usage.model_calls,
+            last.questions[0] if last is not None and asked else None,
+        )
+
+
+def summarise(results: Sequence[RoutedResult]) -> str:
+    """Return a table: recall and needless questions with their intervals, and model calls, in all and by depth."""
+    lines = [f"{'':12}{'tasks':>6}{'recall':>22}{'needless':>22}{'calls, asked':>14}{'not asked':>11}{'hits':>7}"]
+    for name in ("all", "shallow", "deep"):
+        part = [each for each in results if name in ("all", each.depth)]
+        needed, clear = ([each.asks for each in part if each.is_needed is kind] for kind in (True, False))
+        calls = [[each.calls for each in part if each.asks is kind] for kind in (True, False)]
+        means = [f"{sum(each) / len(each):.1f}" if each else "-" for each in calls]
+        right = [each.to_json()["hit"] for each in part if each.is_needed and each.asks]
+        hits = f"{sum(right)}/{len(right)}"
+        shares = f"{describe_share(needed):>22}{describe_share(clear):>22}"
+        lines.append(f"{name:12}{len(part):6}{shares}{means[0]:>14}{means[1]:>11}{hits:>7}")
+    return "\n".join(lines)
+
+
+def describe_share(values: Sequence[bool]) -> str:
+    """Return a share with Wilson's interval (E. B. Wilson 1927)."""
+    if not values:
+        return "-"
+    count = len(values)
+    share = sum(values) / count
+    middle = (share + Z**2 / (2 * count)) / (1 + Z**2 / count)
+    margin = Z / (1 + Z**2 / count) * (share * (1 - share) / count + Z**2 / (4 * count**2)) ** 0.5
+    return f"{share:.2f} [{middle - margin:.2f}, {middle + margin:.2f}]"

@@ -1,0 +1,244 @@
+"""Whether a shallow task lacks something is decided before it is routed, and what it lacks is asked for first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import HandoffMessage, TextMessage
+from conversation import run, turn
+from scenario import for_team, new_app, requests_of
+from scorers import CLEAR_LOOK, LACKING_LOOK, for_run, list_needs
+from worlds import roles_in
+
+from upcall import Run, RunStatus, Settings, Upcall
+from upcall.agents import Clarifier, Classifier
+from upcall.agents.asking import AskPolicy, AskVerdict, ClarifierTask
+from upcall.autogen.messages import event_warnings
+from upcall.errors import ConfigurationError
+from upcall.options import TeamOptions
+from upcall.questions.question import Detail
+from upcall.runs.asked_topics import AskedTopic
+from upcall.teams import TeamResources, root_team
+from upcall.testing import Call, LoopbackServer, Reply, ScriptedModelClient
+
+pytestmark = pytest.mark.needs("workspace")
+
+TASK = "Convert the temperatures into the other unit"
+UNIT, NAMED = "the other unit", "the unit"
+ASKS = json.dumps({"needs_clarification": True, "clarification_question": "Which unit?"})
+CLEAR = '{"needs_clarification": false}'
+WRITE = Call("write_file", {"path": "temperatures.csv", "content": "68\n"})
+DONE = [WRITE, '{"summary": "Converted them.", "files": ["temperatures.csv"]}']
+SHORT = '{"summary": "I was unable to find them."}'
+PLAN = json.dumps({"title": "Units", "sections": ["Convert"], "steps": []})
+
+
+def classified(missing: object = None, depth: str = "shallow") -> str:
+    return json.dumps({"intent": "coding", "research_depth": depth, "missing": missing})
+
+
+def scripted(missing: object = UNIT, **said: Sequence[Reply]) -> ScriptedModelClient:
+    """Return a model by which a shallow task lacks something; an agent that is not in `said` says nothing."""
+    return ScriptedModelClient(for_team(**{"classifier": [classified(missing)], **said}))
+
+
+class Judge(AskPolicy):
+    """Says the same of every task, and remembers which ones."""
+
+    def __init__(self, **verdict: object) -> None:
+        self.verdict, self.tasks = AskVerdict.model_validate(verdict), list[str]()
+
+    async def judge(self, task: ClarifierTask) -> AskVerdict:
+        self.tasks.append(task.text)
+        return self.verdict
+
+
+def team_with(judge: AskPolicy, client: ScriptedModelClient, folder: Path) -> Any:
+    resources = TeamResources(roles_in(folder), ask_policies=[judge])
+    return root_team(lambda _: client, resources, TeamOptions(check_questions=False))
+
+
+# -- the model's own word ---------------------------------------------------------------------------------------------
+
+
+async def test_shallow_task_that_lacks_something_is_asked_about() -> None:
+    with scripted(clarifier=[ASKS]) as client:
+        asked = await new_app(client).start(TASK)
+    assert [(each.asker, each.question) for each in asked.questions] == [("clarifier", "Which unit?")]
+    assert asked.status is RunStatus.AWAITING_CLARIFICATION
+    assert f'"{UNIT}"' not in requests_of(client, "classifier")[0].system
+    assert UNIT in requests_of(client, "clarifier")[0].messages[-1]["content"]
+
+
+async def test_clarified_shallow_task_needs_no_plan() -> None:
+    """The coder sees question and answer; each step is another driver's."""
+    with scripted(clarifier=[ASKS, CLEAR], coder=DONE) as client:
+        asked = await new_app(client).start(TASK)
+        done = await new_app(client).answer(asked.id, "Fahrenheit")
+    assert done.execution_path == ("classifier", "clarifier", "coder")
+    assert done.clarifier_log == "Question: Which unit?\nAnswer: Fahrenheit"
+    seen = "\n".join(str(each["content"]) for each in requests_of(client, "coder")[0].messages)
+    assert "Question: Which unit?\nAnswer: Fahrenheit" in seen
+
+
+async def test_shallow_task_without_question_reaches_its_agent() -> None:
+    with scripted(clarifier=[list_needs(unit="low")], coder=DONE) as client:
+        done = await new_app(client).start(TASK)
+    assert (done.execution_path, done.questions) == (("classifier", "clarifier", "coder"), ())
+
+
+async def test_skipped_question_leads_to_the_agent() -> None:
+    with scripted(clarifier=[ASKS], coder=DONE) as client:
+        asked = await new_app(client).start(TASK)
+        done = await new_app(client).answer(asked.id, "skip")
+    assert done.execution_path == ("classifier", "clarifier", "coder")
+
+
+async def test_clear_shallow_task_costs_no_call() -> None:
+    with scripted(missing=None, coder=DONE) as client:
+        done = await new_app(client).start(TASK)
+    assert done.execution_path == ("classifier", "coder")
+    assert len(client.requests) == 3
+
+
+async def test_without_a_clarifier_nothing_is_asked() -> None:
+    with scripted(coder=DONE) as client:
+        done = await new_app(client, team={"enable_clarifier": False}).start(TASK)
+    assert done.execution_path == ("classifier", "coder")
+
+
+async def test_no_turns_left_leads_to_the_agent() -> None:
+    with scripted(coder=DONE) as client:
+        done = await new_app(client, questions={"max_turns": 0}).start(TASK)
+    assert done.execution_path == ("classifier", "clarifier", "coder")
+
+
+async def test_assumed_answer_leads_to_the_agent() -> None:
+    needed = {"question": "Which unit?", "assumed": "Fahrenheit", "known_from": "user", "weight": "high"}
+    listed = json.dumps({"candidates": [needed], "needs_clarification": True})
+    with scripted(clarifier=[listed, CLEAR], coder=DONE) as client:
+        settings = {"on_ask": "assume", "unattended_limit": 1.0, "check_questions": False}
+        done = await new_app(client, questions=settings).start(TASK)
+    assert done.execution_path == ("classifier", "clarifier", "coder")
+    assert [answer.text for _, answer in done.clarification_history] == ["Fahrenheit"]
+
+
+async def test_clarified_task_that_escalates_is_planned_unasked() -> None:
+    """Escalation: the answer is known, and the clarifier's questions do not begin anew."""
+    said: dict[str, Sequence[Reply]] = {
+        "clarifier": [ASKS, CLEAR],
+        "coder": [SHORT],
+        "planner": [CLEAR, PLAN],
+        "lead": ['{"summary": "All done."}'],
+    }
+    with scripted(**said) as client:
+        asked = await new_app(client).start(TASK)
+        done = await new_app(client).answer(asked.id, "Fahrenheit")
+    assert done.execution_path == ("classifier", "clarifier", "coder", "clarifier", "planner", "lead")
+    assert done.clarifier_log == "Question: Which unit?\nAnswer: Fahrenheit"
+    assert "Which unit? - Fahrenheit" in requests_of(client, "planner")[0].system
+
+
+# -- whoever else decides ---------------------------------------------------------------------------------------------
+
+
+async def test_own_policy_decides_before_the_route_and_once(tmp_path: Path) -> None:
+    judge = Judge(must_ask=True, missing=NAMED)
+    with scripted(missing=None, clarifier=['{"candidates": [], "needs_clarification": false}']) as client:
+        rest = await run(team_with(judge, client, tmp_path), TASK)
+    assert [each.question for each in rest.questions] == ["Please tell me: the unit."]
+    assert judge.tasks == [TASK]
+
+
+async def test_own_policy_outweighs_the_models_word(tmp_path: Path) -> None:
+    judge = Judge(must_ask=False)
+    with scripted(coder=DONE) as client:
+        rest = await run(team_with(judge, client, tmp_path), TASK)
+    assert (rest.message.source, judge.tasks) == ("coder", [TASK])
+
+
+async def test_deep_task_is_judged_by_the_clarifier_alone(tmp_path: Path) -> None:
+    judge = Judge(must_ask=True, missing=NAMED)
+    replies = for_team(classifier=[classified(UNIT, "deep")], clarifier=[CLEAR])
+    with ScriptedModelClient(replies) as client:
+        rest = await run(team_with(judge, client, tmp_path), TASK)
+    assert [each.question for each in rest.questions] == ["Please tell me: the unit."]
+    assert judge.tasks == [TASK]
+
+
+async def test_policy_warning_reaches_a_run_without_questions(tmp_path: Path) -> None:
+    judge = Judge(problem="it guessed")
+    with scripted(missing=None, coder=DONE) as client:
+        rest = await run(team_with(judge, client, tmp_path), TASK)
+    warned = [each for event in rest.events if isinstance(event, HandoffMessage) for each in event_warnings(event)]
+    assert warned == ["it guessed"]
+
+
+async def test_judge_sees_files_and_conversation() -> None:
+    judge = Judge(must_ask=False)
+    with ScriptedModelClient([classified()]) as client:
+        clarifier = Clarifier(client, policies=[judge])
+        await turn(
+            Classifier(client, judge=clarifier.judge, files=["page.html"]),
+            TextMessage(source="user", content="Make a page"),
+            TextMessage(source="coder", content="I made page.html."),
+            TextMessage(source="user", content="Make it blue"),
+        )
+    assert judge.tasks == ["Make it blue\nKnown: Make a page I made page.html.\nDocuments given with it: page.html"]
+
+
+def test_classifier_with_a_judge_has_no_declarative_form() -> None:
+    client = ScriptedModelClient([])
+    with pytest.raises(ConfigurationError, match="classifier has a judge"):
+        Classifier(client, judge=Clarifier(client).judge).dump_component()
+
+
+# -- the first look ---------------------------------------------------------------------------------------------------
+
+
+async def start(
+    looks: list[Reply], missing: object = None, owned_by: str = "llamacpp", **said: list[Reply]
+) -> tuple[Run, LoopbackServer]:
+    """Return the first pause of a run whose model is behind a server, which must have said everything by then."""
+    replies = for_run(looks=looks, classifier=[classified(missing)], **said)
+    with LoopbackServer(replies, owned_by=owned_by) as server:
+        settings = Settings.read(
+            None,
+            models={"model": "m", "base_url": server.base_url, "max_retries": 0, "small": True},
+            questions={"check_questions": False, "ask_memory": True},
+            workspace={"path": "work"},
+        )
+        return await Upcall(settings=settings).start(TASK), server
+
+
+async def test_look_decides_before_the_route_and_is_not_repeated() -> None:
+    run, server = await start([LACKING_LOOK, NAMED], clarifier=[list_needs(unit="low")])
+    assert [each.question for each in run.questions] == ["Which unit?"]
+    assert run.total_usage.model_calls == server.calls == 4
+
+
+@pytest.mark.parametrize("missing", [None, UNIT])
+async def test_look_that_finds_nothing_outweighs_the_models_word(missing: str | None) -> None:
+    run, _ = await start([CLEAR_LOOK], missing, coder=DONE)
+    assert run.execution_path == ("classifier", "coder")
+
+
+async def test_server_without_odds_gets_no_look() -> None:
+    run, server = await start([], owned_by="openai", coder=DONE)
+    assert run.execution_path == ("classifier", "coder")
+    assert run.total_usage.model_calls == server.calls
+
+
+async def test_dismissed_topic_is_not_asked_before_the_route_either(tmp_path: Path) -> None:
+    resources = TeamResources(
+        roles_in(tmp_path),
+        ask_policies=[Judge(must_ask=True, score=0.6)],
+        asked_topics=[AskedTopic(detail=Detail.PLACE, asked=4, dismissed=4)],
+    )
+    with scripted(missing=None, clarifier=[list_needs(unit="low")], coder=DONE) as client:
+        rest = await run(root_team(lambda _: client, resources, TeamOptions(check_questions=False)), TASK)
+    assert (rest.questions, rest.message.source) == ([], "coder")
