@@ -30,6 +30,9 @@ Json = dict[str, Any]
 AGAIN = " once more"
 """What the answers of a second human carry, so that they are others."""
 
+RACES = 5
+"""How often two answers race: who reads what the other one has written is chance, and the verdict is that of all."""
+
 
 class Problem(StrEnum):
     """What goes wrong in a case."""
@@ -515,7 +518,9 @@ def _keys(rest: Json) -> list[str]:
 
 
 def play(adapter: Adapter, case: Case, patience: float) -> Outcome:
-    """Play a case; one of kills as often as there are boundaries in a run that is not killed."""
+    """Play a case: one of kills as often as there are boundaries in a run that is not killed, a race several times."""
+    if case.play is Play.RACE:
+        return _play_races(adapter, case, patience)
     if case.play is not Play.KILLS:
         return _play_once(adapter, case, patience)[0]
     plain, events = _play_once(adapter, case, patience)
@@ -531,6 +536,19 @@ def play(adapter: Adapter, case: Case, patience: float) -> Outcome:
         for problem in each.problems:
             whole.add(problem)
             whole.notes.append(f"killed at {number + 1} ({kind}): {problem}; {'; '.join(each.notes)}")
+    return whole
+
+
+def _play_races(adapter: Adapter, case: Case, patience: float) -> Outcome:
+    """Play a race, with the model calls of the first one alone."""
+    whole, _ = _play_once(adapter, case, patience)
+    while not whole.unsupported and whole.tries < RACES:
+        each, _ = _play_once(adapter, case, patience)
+        whole.tries += 1
+        whole.right += each.right
+        for problem in each.problems:
+            whole.add(problem)
+        whole.notes += [note for note in each.notes if note not in whole.notes]
     return whole
 
 

@@ -66,8 +66,9 @@ def test_late_answer_and_wrong_id_are_noticed(harness: Any) -> None:
     )
 
 
-def test_both_answers_of_a_race_are_noticed(harness: Any) -> None:
-    assert _play(harness, "races", harness.Play.RACE) == "both counted, effect twice"
+def test_both_answers_of_a_race_are_noticed(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trial.RACES", 2)
+    assert _play(harness, "races", harness.Play.RACE) == "0 of 2 right: both counted, effect twice"
 
 
 def test_table_of_foreign_adapter_is_printed(tmp_path: Path) -> None:
