@@ -75,6 +75,9 @@ RENAME_TOOL = (
 )
 RENAME_HANDOFF = "Rename the agent, or give the hand-off a name: Handoff(target=..., name=...)."
 
+_TOOL_FIELDS = ("id", "secret", "tool", "options", "consent", "answer_schema", "answer_draft", "on_ask")
+"""The fields of a question that a tool may set, and no model."""
+
 _SPOKEN = {"outcome", "text", "selected"}
 """The fields of an answer that matter to a tool."""
 
@@ -340,11 +343,7 @@ class Toolset:
 
     def ask_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
         """Let a call wait for its tool's question; a question that cannot be asked becomes an error's text."""
-        own = {
-            name: asked[name]
-            for name in ("id", "secret", "tool", "options", "consent", "answer_schema", "answer_draft")
-            if name in asked
-        }
+        own = {name: asked[name] for name in _TOOL_FIELDS if name in asked}
         if "secret" in own:
             require_key(f"Tool {frame.call.name!r} of agent {self._agent!r} asks for a secret")
         try:

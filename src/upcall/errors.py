@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from upcall import identity
 from upcall.text import one_line
@@ -344,7 +344,8 @@ class UserInputRequired(PortableError):
     called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`; both functions ask this
     way. `consent` (a `ConsentSubject`) is what a yes to a tool of upcall's own is about. `allow_free_text` and
     `multi_select` are those of the question; None is its own default. `schema` is the type or JSON schema of an answer
-    of several fields, and `draft` what stands in them at first.
+    of several fields, and `draft` what stands in them at first. `default` is what is assumed, and `on_ask` whether the
+    call continues with that until the human answers; None is what the settings say.
     """
 
     def __init__(
@@ -361,6 +362,8 @@ class UserInputRequired(PortableError):
         multi_select: bool | None = None,
         schema: Any = None,
         draft: Mapping[str, Any] | None = None,
+        default: str | None = None,
+        on_ask: Literal["wait", "assume"] | None = None,
     ) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
@@ -375,6 +378,8 @@ class UserInputRequired(PortableError):
         self.multi_select = multi_select
         self.schema = schema
         self.draft = draft
+        self.default = default
+        self.on_ask = on_ask
 
 
 class AskedOutsideTool(UserInputRequired, UpcallError):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from upcall.questions.question import ClarificationType
+from upcall.questions.question import ClarificationType, OnAsk
 from upcall.setting_types import About, AtLeastOne, Count, Duration, Seconds, no_flag
 
 AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
@@ -23,10 +23,6 @@ OnExpiry: TypeAlias = Literal["wait", "assume", "cancel", "fail"]
 
 class Options(BaseModel, frozen=True, protected_namespaces=(), defer_build=True):
     """The base of all options: frozen values."""
-
-
-OnAsk: TypeAlias = Literal["wait", "assume"]
-"""What an agent does that asks: it waits for the answer, or continues with an assumption meanwhile."""
 
 
 class QuestionRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True, defer_build=True):

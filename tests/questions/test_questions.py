@@ -234,7 +234,7 @@ def test_secret_question_says_who_gets_the_answer(asked: str, tool: str | None, 
 def test_question_in_json_has_the_fields_of_the_contract() -> None:
     contract = """id question header clarification_type context options allow_free_text multi_select required default
     secret tool approval consent path calls asked_at expires_at assignee detail weight answer_schema
-    answer_draft"""
+    answer_draft on_ask"""
     assert list(question().model_dump(mode="json")) == contract.split()
 
 

@@ -19,9 +19,10 @@ from upcall.autogen.messages import USER
 from upcall.budget import BudgetInput, read_budget
 from upcall.config_source import describe_wrong, list_known
 from upcall.errors import ConfigurationError
-from upcall.options import OnAsk, OnExpiry
+from upcall.options import OnExpiry
 from upcall.policy.facts import parse_facts
 from upcall.questions.matching import is_text
+from upcall.questions.question import OnAsk
 from upcall.runs.config import RUN_ID, Fact, RunId
 from upcall.runs.run import Run
 from upcall.setting_types import no_flag, read_duration

@@ -1,11 +1,12 @@
-"""Who a question is for, and whether its asker waits: the rules of the settings decide, never the model that asks."""
+"""Who a question is for, and whether its asker waits: the rules of the settings decide, then the code of a tool, never
+the model that asks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from upcall.options import AskRule, AssignRule, OnAsk, QuestionRule
-from upcall.questions.question import Question
+from upcall.options import AskRule, AssignRule, QuestionRule
+from upcall.questions.question import OnAsk, Question
 from upcall.words import MEANING
 
 ROLE = "role:"
@@ -18,8 +19,9 @@ def find_assignee(question: Question, rules: Iterable[AssignRule]) -> str | None
 
 
 def find_on_ask(question: Question, common: OnAsk, rules: Iterable[AskRule]) -> OnAsk:
-    """Return what the asker of a question does: what the first rule that matches says, else what is common."""
-    return next((rule.do for rule in rules if _is_match(rule, question)), common)
+    """Return what the asker of a question does: what the first rule that matches says, else the tool that asks, else
+    what is common."""
+    return next((rule.do for rule in rules if _is_match(rule, question)), question.on_ask or common)
 
 
 def _is_match(rule: QuestionRule, question: Question) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
     AliasChoices,
@@ -129,6 +129,10 @@ class ClarificationType(StrEnum):
     SUGGESTION = "suggestion"
 
 
+OnAsk: TypeAlias = Literal["wait", "assume"]
+"""What an agent does that asks: it waits for the answer, or continues with an assumption meanwhile."""
+
+
 class Side(StrEnum):
     """What an option of a consent says to what is asked."""
 
@@ -228,6 +232,7 @@ class Question(BaseModel, defer_build=True):
         detail: the part of the task it is about, if the asker says so.
         answer_schema: the JSON schema of an answer of several fields, whose text is the JSON object then.
         answer_draft: what stands in its fields at first, where it was answered before and is asked again.
+        on_ask: whether its asker waits or assumes its default (or first option), if the tool that asks says so.
         weight: how much asking is worth, between 0 and 1, if the asker weighs that (`upcall.agents.asking.weights`).
     """
 
@@ -262,6 +267,7 @@ class Question(BaseModel, defer_build=True):
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
     answer_schema: dict[str, JsonValue] | None = None
     answer_draft: dict[str, JsonValue] | None = None
+    on_ask: OnAsk | None = None
 
     @field_validator("options", mode="before")
     @classmethod

@@ -19,7 +19,7 @@ from pydantic_core import to_jsonable_python
 from upcall.errors import AskedOutsideTool, UserInputRequired
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.answer_form import AnswerForm, clean_message, describe_type
-from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, ConsentSubject, Option, Question
+from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, ConsentSubject, OnAsk, Option, Question
 from upcall.questions.secrets import HIDDEN
 from upcall.questions.threads import start_threads_in_context
 from upcall.text import one_line, replace_surrogates, shorten
@@ -157,6 +157,8 @@ def ask(
     *,
     context: str | None = None,
     clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+    default: str | None = None,
+    on_ask: OnAsk | None = None,
 ) -> Answer: ...
 
 
@@ -167,6 +169,8 @@ def ask(
     schema: type[T],
     context: str | None = None,
     clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+    default: T | None = None,
+    on_ask: OnAsk | None = None,
 ) -> T | Answer: ...
 
 
@@ -177,6 +181,8 @@ def ask(
     schema: Mapping[str, Any],
     context: str | None = None,
     clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+    default: Mapping[str, Any] | None = None,
+    on_ask: OnAsk | None = None,
 ) -> dict[str, Any] | Answer: ...
 
 
@@ -187,6 +193,8 @@ def ask(
     schema: type[Any] | Mapping[str, Any] | None = None,
     context: str | None = None,
     clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+    default: Any = None,
+    on_ask: OnAsk | None = None,
 ) -> Any:
     """Return the human's answer to a question of this tool, whatever its outcome, even if it was declined or
     expired. With a `schema` that is an instance of the type, or a dict, and an `Answer` only where there is none.
@@ -205,6 +213,10 @@ def ask(
             refuses by rules of its own is asked again, with its message.
         context: why it is asked.
         clarification_type: what kind of question it is.
+        default: what is assumed where nobody answers: a text, or with a `schema` an instance of it, or a dict.
+        on_ask: ``assume`` continues with the `default` (or first option) until the human answers, ``wait`` does not,
+            unless a rule of the settings says otherwise; by default the settings decide. Where only the human's own
+            word counts, the call waits all the same.
 
     Raises:
         UserInputRequired: the question has to be asked. A tool that catches it is called again all the same.
@@ -214,12 +226,24 @@ def ask(
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
     if schema is not None:
-        return _ask_fields(question, schema, context, kind)
-    return find_answer(UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True))
+        return _ask_fields(question, schema, context, kind, default, on_ask)
+    needed = UserInputRequired(
+        question,
+        chosen,
+        context=context,
+        clarification_type=kind.value,
+        again=True,
+        default=default,
+        on_ask=on_ask,
+    )
+    return find_answer(needed)
 
 
-def _ask_fields(question: str, schema: Any, context: str | None, kind: ClarificationType) -> Any:
+def _ask_fields(
+    question: str, schema: Any, context: str | None, kind: ClarificationType, default: Any, on_ask: OnAsk | None
+) -> Any:
     described, about, draft = describe_type(schema), context, None
+    assumed = None if default is None else json.dumps(to_jsonable_python(default))
     for number in count(1):  # Each answer that the type refuses makes it another question: this ends at an open one.
         answer = find_answer(
             UserInputRequired(
@@ -229,6 +253,8 @@ def _ask_fields(question: str, schema: Any, context: str | None, kind: Clarifica
                 again=True,
                 schema=described,
                 draft=draft,
+                default=assumed,
+                on_ask=on_ask,
             )
         )
         if answer.outcome not in (Outcome.ANSWERED, Outcome.ASSUMED):
@@ -237,7 +263,7 @@ def _ask_fields(question: str, schema: Any, context: str | None, kind: Clarifica
         try:
             return values if isinstance(schema, Mapping) else TypeAdapter(schema).validate_json(answer.text)
         except ValidationError as error:
-            about = _explain_refusal(error, number, context)
+            about, assumed = _explain_refusal(error, number, context), None  # It would be refused again.
             if answer.by is AnsweredBy.FACTS:  # It would be given again, for ever.
                 raise ValueError(f"{about} It comes from {answer.reason}: correct that.") from error
             draft = values
@@ -352,6 +378,7 @@ def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     options = to_jsonable_python(options, fallback=lambda _: None)
     fields = {"question": needed.question, "options": options, "id": needed.request_id}
     more: dict[str, Any] = {"context": needed.context, "clarification_type": needed.clarification_type}
+    more |= {"default": needed.default, "on_ask": needed.on_ask}
     more |= {"allow_free_text": needed.allow_free_text, "multi_select": needed.multi_select}
     own: dict[str, Any] = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
     if needed.schema is not None:

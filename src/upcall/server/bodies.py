@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, JsonValue
 
 from upcall.budget import UsageLimits
-from upcall.options import OnAsk, OnExpiry
+from upcall.options import OnExpiry
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.answer_form import clean_message
 from upcall.questions.matching import AnswerValue
+from upcall.questions.question import OnAsk
 from upcall.runs.config import RunId
 from upcall.runs.file_changes import Change
 from upcall.runs.holds import Hold
