@@ -24,6 +24,7 @@ from upcall.errors import (
 )
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
+from upcall.storage.maintenance import prune
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.stored_run import StoredRun
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
@@ -208,6 +209,21 @@ async def test_reminder_in_between_delays_no_overruling(tmp_path: Path) -> None:
     booking.may_cancel.set()
     assert (await branch).waiting
     assert booking.booked == ["FastAPI", "FastAPI1"]
+
+
+async def test_run_being_replaced_is_not_pruned(tmp_path: Path) -> None:
+    booking = Booking(tmp_path)
+    run = await booking.app.start("Build it")
+    booking.began.clear()
+    booking.may_cancel.clear()
+    branch = asyncio.create_task(booking.app.fork(run.id, run.answers[0].question_id, "FastAPI", replace=True))
+    await booking.began.wait()
+    store = Booking(tmp_path).app.store
+    for dry_run in (True, False):
+        assert (await prune(store, statuses=[run.status], last_checkpoints=1, dry_run=dry_run)).runs == []
+    booking.may_cancel.set()
+    assert ((await branch).result, booking.booked) == ("Built with FastAPI in red.", ["FastAPI"])
+    assert (await prune(store, statuses=[run.status])).runs == [run.id, (await branch).id]
 
 
 async def test_cancelled_run_is_not_replaced(tmp_path: Path) -> None:

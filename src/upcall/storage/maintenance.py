@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -355,20 +356,23 @@ _message: TypeAdapter[Any] = TypeAdapter(Annotated[TextMessage | HandoffMessage,
 
 @dataclass(frozen=True)
 class _Selection:
-    """Which runs a prune removes: in one of some statuses, and not changed since a time, if one is given."""
+    """Which runs a prune removes: in one of some statuses, not changed since a time, if one is given, and held by
+    nobody. The status does not say that: a run that is over is held while another one takes its place."""
 
     statuses: frozenset[RunStatus]
     before: int | None
+    silent: float
 
     def as_condition(self, statuses: Iterable[RunStatus] | None = None) -> str:
-        """Return the condition of a statement, which names ``:before`` if there is one."""
+        """Return the condition of a statement, which names ``:before``, if there is one, and ``:silent``."""
         age = "" if self.before is None else " AND updated_at < :before"
-        return f"status IN ({list_numbers(self.statuses if statuses is None else statuses)}){age}"
+        free = " AND (worker IS NULL OR renewed_at IS NULL OR renewed_at <= :silent)"
+        return f"status IN ({list_numbers(self.statuses if statuses is None else statuses)}){age}{free}"
 
     @property
     def values(self) -> dict[str, Any]:
         """What the condition names."""
-        return {} if self.before is None else {"before": self.before}
+        return {"silent": self.silent, **({} if self.before is None else {"before": self.before})}
 
 
 async def prune(
@@ -384,7 +388,7 @@ async def prune(
     and of the others all but the `last_checkpoints` last checkpoints. The files that came along for runs that are gone
     go as well.
 
-    Without `statuses` only runs that are over are removed; a run at work never is. Some runs are removed at a time, in
+    Without `statuses` only runs that are over are removed; a run at work never is, nor one that is being replaced. Some runs are removed at a time, in
     one transaction: others write in between, and who cancels this waits for those alone. What was removed so far is
     given to `on_progress` each time.
     """
@@ -392,7 +396,7 @@ async def prune(
         return Pruned([], 0, 0)
     chosen = frozenset((statuses or set(filter(is_over, RunStatus))) if older_than or statuses else ()) - UNDER_WAY
     before = None if older_than is None else int((identity.now() - older_than).timestamp())
-    selection = _Selection(chosen, before)
+    selection = _Selection(chosen, before, time.time() - store.leases.seconds)
     database, total, uploaded = store.database, Pruned([], 0, 0), list[str]()
     transact = database.read if dry_run else database.write
 
