@@ -1,4 +1,5 @@
-"""The applications and model clients of an experiment: one for each team, model, seed and set of policy settings."""
+"""The applications and model clients of an experiment: one for each team, model, seed and set of policy settings,
+and for each task where its team is made for one."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class Apps:
         """
         policy = next(each for each in self._experiment.policies if each.name == trial.policy).for_task(trial.task)
         # By the settings, not by the policy's name: a user's function may set others for each task.
-        key = (trial.team, trial.model, trial.seed, repr(sorted(policy.settings.items())))
+        task = trial.task.id if self._takes_task(trial.team) else ""
+        key = (trial.team, trial.model, trial.seed, repr(sorted(policy.settings.items())), task)
         if key not in self._made:
             self._made[key] = self._make(trial, policy.settings)
         options: StartOptions = {"run_id": trial.id}
@@ -87,6 +89,13 @@ class Apps:
         for clients in self._of_settings:
             await clients.close()
 
+    def _takes_task(self, name: str) -> bool:
+        """Return whether the function of a team has a parameter for the task: then it makes a team for each."""
+        made = self._experiment.teams[name].team
+        if made is None or self._store.jobs.is_shared:
+            return False
+        return "task" in inspect.signature(find_function(made, f"The team {name}:")).parameters
+
     def _make(self, trial: Trial, chosen: Mapping[str, Any]) -> Upcall:
         team, spec = self._experiment.teams[trial.team], self._experiment.models[trial.model]
         # The answers in one trial must not change what another asks.
@@ -100,7 +109,7 @@ class Apps:
         if self._store.jobs.is_shared:
             return Upcall(store=self._store, settings=settings, team=_name_for_workers(team.team, trial.team))
         make = find_function(team.team, f"The team {trial.team}:")
-        offered: dict[str, object] = {"settings": settings, "seed": trial.seed}
+        offered: dict[str, object] = {"settings": settings, "seed": trial.seed, "task": trial.task}
         if "model" in inspect.signature(make).parameters:
             offered["model"] = self.client(trial.model, trial.seed)
         return Upcall(store=self._store, settings=settings, team=partial(call_with, make, offered))

@@ -25,8 +25,8 @@ class TeamSpec(Spec):
     """A team, or settings of the built-in one.
 
     Attributes:
-        team: ``MODULE:FUNCTION`` that builds a team, given ``model`` (a client), ``settings`` and ``seed`` if it has
-            parameters of these names; the built-in team if not given.
+        team: ``MODULE:FUNCTION`` that builds a team, given ``model`` (a client), ``settings``, ``seed`` and ``task``
+            if it has parameters of these names; the built-in team if not given.
         config: a YAML file with settings.
         settings: further settings, by section.
     """
