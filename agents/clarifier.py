@@ -274,8 +274,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         if judged is not None and not self.attempts():
             self._state.verdict = AskVerdict.model_validate_json(judged)
             return
-        text = self._whole_request()
-        self._state.verdict = await self.judge.judge(text, self.name, self._model_client, emit, token)
+        request, text = self.task(), self._whole_request()
+        self._state.verdict = await self.judge.judge(request, text, self.name, self._model_client, emit, token)
 
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
         """Return the questions worth asking according to the reply, highest weight first."""

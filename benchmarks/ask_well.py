@@ -141,7 +141,7 @@ async def take_first_look(client: ChatCompletionClient, agent: str, task: Task, 
         return None
     messages, token = first_look_messages(agent, PROMPTS, task.text), CancellationToken()
     call = call_model(client, messages, agent=agent, cancellation_token=token, first_token=True)
-    return read_first_look(await result_of(call), policy)
+    return read_first_look(await result_of(call), policy, task.text)
 
 
 async def measure(
@@ -233,10 +233,10 @@ def tabulate(results: Sequence[Result]) -> dict[str, Figures]:
     }
 
 
-def make_client(base_url: str, model: str, temperature: float | None) -> ChatCompletionClient:
+def make_client(base_url: str, model: str, temperature: float | None, **chosen: Any) -> ChatCompletionClient:
     """Return the client that upcall makes for a server of one's own, behind a cache: both policies begin with the same
     call."""
-    chosen: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
+    chosen |= {} if temperature is None else {"temperature": temperature}
     client = OpenAICompatibleClient(model=model, base_url=base_url, api_key="not-needed", timeout=300, **chosen)
     return client if temperature else ChatCompletionCache(client)
 
@@ -256,6 +256,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help="labelled tasks for --routed, instead of a split")
     parser.add_argument("--ask", choices=POLICIES, default=POLICIES[0], help="the policy of --routed")
     parser.add_argument("--no-looks", action="store_true", help="--routed without first looks")
+    parser.add_argument("--only-decisions", action="store_true", help="--routed, cut before a question is worded")
     arguments = parser.parse_args()
     if arguments.routed:
         _print_routed(arguments)
@@ -272,15 +273,16 @@ def main() -> None:
 
 
 def _print_routed(arguments: argparse.Namespace) -> None:
-    from ask_well_routed import measure_routed, read_file, summarise
+    from ask_well_routed import Conditions, measure_routed, read_file, summarise
 
     if arguments.file:
         tasks = read_file(arguments.file)
     else:
         tasks = [each for each in read_tasks() if not arguments.split or each.split in arguments.split]
-    url, looks = arguments.base_url[0], not arguments.no_looks
-    chosen = tasks[:: arguments.every]
-    done = asyncio.run(measure_routed(url, arguments.model, arguments.temperature, chosen, arguments.ask, looks=looks))
+    shortest = {"max_tokens": 600}  # A small model may repeat itself for a long time.
+    clients = [make_client(url, arguments.model, arguments.temperature, **shortest) for url in arguments.base_url]
+    conditions = Conditions(arguments.ask, not arguments.no_looks, arguments.only_decisions)
+    done = asyncio.run(measure_routed(clients, tasks[:: arguments.every], conditions))
     print("\n" + summarise(done))
     if arguments.json:
         arguments.json.write_text(json.dumps([each.to_json() for each in done], indent=2, ensure_ascii=False))

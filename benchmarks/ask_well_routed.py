@@ -9,6 +9,7 @@ file has ``id``, ``task``, and ``essential``, which is null if nothing has to be
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -17,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ask_well import Missing, Task, make_client
-from autogen_agentchat.messages import HandoffMessage
+from ask_well import Missing, Task
+from autogen_agentchat.messages import HandoffMessage, ThoughtEvent
 from autogen_core.models import ChatCompletionClient
 
 from upcall import Run, Settings, Upcall
-from upcall.agents.asking import AskPolicy, FirstLook
-from upcall.autogen.messages import CLASSIFICATION, PATH
+from upcall.agents.asking import AskPolicy, AskVerdict, FirstLook
+from upcall.autogen.messages import ASK_VERDICT, CLASSIFICATION, PATH, Event
 from upcall.experiments.statistics import Z
 from upcall.options import AskFor
 from upcall.questions.question import Question
@@ -85,35 +86,53 @@ def read_file(path: Path) -> list[Task]:
     return tasks
 
 
-async def measure_routed(
-    base_url: str, model: str, temperature: float | None, tasks: Iterable[Task], policy: AskFor, *, looks: bool
-) -> list[RoutedResult]:
-    """Return what the runs of the tasks do first, one after the other.
+@dataclass(frozen=True)
+class Conditions:
+    """How tasks are run.
 
-    Without `looks` no first look is taken, as where a server does not return the probabilities of tokens.
+    Attributes:
+        policy: what the clarifier asks for.
+        looks: whether first looks are taken; without them it is as where a server reports no probabilities.
+        only_decisions: whether a run ends as soon as a question is demanded, before it is worded.
     """
-    if not looks:
+
+    policy: AskFor
+    looks: bool = True
+    only_decisions: bool = False
+
+
+async def measure_routed(
+    clients: Sequence[ChatCompletionClient], tasks: Iterable[Task], conditions: Conditions
+) -> list[RoutedResult]:
+    """Return what the runs of the tasks do first, the clients working side by side."""
+    if not conditions.looks:
         FirstLook.judge = AskPolicy.judge  # type: ignore[method-assign]  # It has nothing to say then.
-    client, done = make_client(base_url, model, temperature), list[RoutedResult]()
-    for task in tasks:
-        done.append(result := await _run(client, task, policy))
-        verdict = "right" if result.asks is result.is_needed else "WRONG"
-        shown = result.question.question if result.question else result.end
-        print(f"{verdict} {result.depth or '?':7} {result.calls} {task.id:5} {task.text[:50]!r:52} {shown}", flush=True)
+    left, done = list(reversed(list(tasks))), list[RoutedResult]()
+
+    async def work(client: ChatCompletionClient) -> None:
+        while left:
+            task = left.pop()
+            done.append(result := await _run(client, task, conditions))
+            verdict = "right" if result.asks is result.is_needed else "WRONG"
+            shown = f"{result.depth or '?':7} {result.calls} {task.id:5} {task.text[:50]!r:52}"
+            put = result.question.question if result.question else result.end
+            print(f"{verdict} {shown} {put} | {result.named}", flush=True)
+
+    await asyncio.gather(*map(work, clients))
     return done
 
 
-async def _run(client: ChatCompletionClient, task: Task, policy: AskFor) -> RoutedResult:
+async def _run(client: ChatCompletionClient, task: Task, conditions: Conditions) -> RoutedResult:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.read(
             None,
             store={"path": str(Path(folder) / "upcall.db")},
             workspace={"path": str(Path(folder) / "workspace")},
-            questions={"ask": policy},
-            team={"llm_timeout": 300},
+            questions={"ask": conditions.policy},
+            team={"llm_timeout": 900},
         )
         app = Upcall(client, settings=settings)
-        found, end, last = None, "", None
+        found, end, last, is_demanded = None, "", None, False
         async with aclosing(app.start_stream(task.text)) as events:
             async for event in events:
                 if isinstance(event, Run):
@@ -123,18 +142,30 @@ async def _run(client: ChatCompletionClient, task: Task, policy: AskFor) -> Rout
                     if isinstance(event, HandoffMessage) and event.target not in BEFORE_THE_WORK:
                         end = event.target
                         break
+                    if conditions.only_decisions and (is_demanded := _demands(event)):
+                        end = "a question is demanded"
+                        break
         run = last or (await app.list())[0]
-        asked = last is not None and last.questions and last.questions[0].asker == "clarifier"
+        asked = last is not None and bool(last.questions) and last.questions[0].asker == "clarifier"
         classified = Classification.model_validate_json(found) if found else None
         return RoutedResult(
             task,
-            bool(asked),
+            asked or is_demanded,
             end,
             classified.depth.value if classified else None,
             classified.missing if classified else None,
             run.total_usage.model_calls,
             last.questions[0] if last is not None and asked else None,
         )
+
+
+def _demands(event: Event) -> bool:
+    """Return whether a policy demands a question about the task, from the classifier's hand-off or a thought."""
+    if isinstance(event, HandoffMessage) and (text := event.metadata.get(ASK_VERDICT)):
+        return AskVerdict.model_validate_json(text).must_ask is True
+    return (
+        isinstance(event, ThoughtEvent) and event.source == "clarifier" and "something has to be asked" in event.content
+    )
 
 
 def summarise(results: Sequence[RoutedResult]) -> str:

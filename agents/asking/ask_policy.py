@@ -36,6 +36,7 @@ class ClarifierTask:
         has_tools: whether it has tools, which may find what the task does not say.
         token: cancels what takes long.
         emit: shows an event to whoever follows the run.
+        request: the task alone; empty if that is not known apart.
     """
 
     text: str
@@ -44,6 +45,7 @@ class ClarifierTask:
     has_tools: bool
     token: CancellationToken
     emit: Emit[BaseAgentEvent]
+    request: str = ""
 
     async def call(self, messages: Sequence[LLMMessage], *, first_token: bool = False) -> CreateResult | None:
         """Make a model call that the turn can do without; None if it failed."""

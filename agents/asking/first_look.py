@@ -38,7 +38,7 @@ class FirstLook(AskPolicy):
         reply = await task.call(first_look_messages(task.agent, self._prompts, task.text), first_token=True)
         if reply is None or reply == NO_CALL:
             return None
-        score = read_first_look(reply, self._ask)
+        score = read_first_look(reply, self._ask, task.request or task.text)
         if score is None:  # The call was made all the same, and its tokens count.
             task.note("first look: the reply tells nothing", reply.usage)
             return None

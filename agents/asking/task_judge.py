@@ -38,17 +38,19 @@ class TaskJudge:
 
     async def judge(
         self,
+        request: str,
         text: str,
         agent: str,
         client: ChatCompletionClient,
         emit: Emit[BaseAgentEvent],
         token: CancellationToken,
     ) -> AskVerdict:
-        """Return what the policies say about a text of `describe`; an empty verdict if none says anything.
+        """Return what the policies say about a request; an empty verdict if none says anything.
 
         Args:
+            text: what `describe` returns of it.
             agent: whose calls those are that a policy makes.
             client: its model.
         """
-        task = ClarifierTask(text, agent, client, self.has_tools, token, emit)
+        task = ClarifierTask(text, agent, client, self.has_tools, token, emit, request)
         return await cancellable(self.policy.judge(task), token) or AskVerdict()

@@ -26,7 +26,7 @@ from web_servers import serving
 
 from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
-from upcall.agents.asking.first_token import SHIFTS, read_first_look
+from upcall.agents.asking.first_token import find_shift, read_first_look
 from upcall.execution.embeddings import embedder_for
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
@@ -325,13 +325,13 @@ async def test_run_counts_the_looks_that_were_made(owned_by: str, looks: int) ->
 # -- what it reads ----------------------------------------------------------------------------------------------------
 
 
-def read(delivered: Mapping[str, float], ask: AskFor = "essential") -> float:
+def read(delivered: Mapping[str, float], ask: AskFor = "essential", request: str = "") -> float:
     """Return the score of a reply that is as likely as this to begin with these tokens."""
     top = [TopLogprob(logprob=math.log(each), bytes=list(token.encode())) for token, each in delivered.items()]
     tokens = [ChatCompletionTokenLogprob(token="", logprob=0.0, top_logprobs=top)]
     usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
     found = read_first_look(
-        CreateResult(finish_reason="length", content="", usage=usage, cached=False, logprobs=tokens), ask
+        CreateResult(finish_reason="length", content="", usage=usage, cached=False, logprobs=tokens), ask, request
     )
     assert found is not None
     return found
@@ -340,7 +340,16 @@ def read(delivered: Mapping[str, float], ask: AskFor = "essential") -> float:
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
 @pytest.mark.parametrize("pieces", [{"nothing": 0.8}, {" Nothing": 0.4, "no": 0.4}, {"not": 0.3, "NOTHING": 0.5}])
 def test_any_beginning_of_nothing_says_that_nothing_is_missing(pieces: dict[str, float], ask: AskFor) -> None:
-    assert read({**pieces, "the": 0.2}, ask) == pytest.approx(find_probability(math.log(0.2 / 0.8) - SHIFTS[ask]))
+    assert read({**pieces, "the": 0.2}, ask) == pytest.approx(
+        find_probability(math.log(0.2 / 0.8) - find_shift(ask, ""))
+    )
+
+
+def test_short_request_has_to_lack_more() -> None:
+    scores = [read({"nothing": 0.7, "the": 0.3}, request="word " * count) for count in (1, 20, 27, 35, 90)]
+    assert scores[0] == scores[1] < scores[2] < scores[3] == scores[4]
+    tastes = [read({"nothing": 0.7, "the": 0.3}, "preferences", "word " * count) for count in (1, 90)]
+    assert tastes[0] == tastes[1]
 
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])

@@ -8,7 +8,7 @@ import math
 from scenario import script
 from web_servers import Request, Sent
 
-from upcall.agents.asking.first_token import SHIFTS
+from upcall.agents.asking.first_token import find_shift
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.testing import Reply, Say
@@ -39,8 +39,8 @@ def list_needs(**weights: str) -> str:
 
 
 def look(score: float, ask: AskFor = "essential") -> Say:
-    """Return the reply that gets this score."""
-    lacking = find_probability(math.log(score / (1 - score)) + SHIFTS[ask])
+    """Return the reply that gets this score for a short task."""
+    lacking = find_probability(math.log(score / (1 - score)) + find_shift(ask, ""))
     return Say("nothing", logprobs={"nothing": math.log(1 - lacking), "the": math.log(lacking)})
 
 

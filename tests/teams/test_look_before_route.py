@@ -42,8 +42,9 @@ def classified(missing: object = None, depth: str = "shallow") -> str:
 
 
 def scripted(missing: object = UNIT, **said: Sequence[Reply]) -> ScriptedModelClient:
-    """Return a model by which a shallow task lacks something; an agent that is not in `said` says nothing."""
-    return ScriptedModelClient(for_team(**{"classifier": [classified(missing)], **said}))
+    """Return a model, not a small one, by which a shallow task lacks something; an agent that is not in `said` says
+    nothing."""
+    return ScriptedModelClient(for_team(**{"classifier": [classified(missing)], **said}), small=False)
 
 
 class Judge(AskPolicy):
@@ -201,10 +202,10 @@ def test_classifier_with_a_judge_has_no_declarative_form() -> None:
 
 
 async def start(
-    looks: list[Reply], missing: object = None, owned_by: str = "llamacpp", **said: list[Reply]
+    looks: list[Reply], missing: object = None, owned_by: str = "llamacpp", said: str = "", **text: list[Reply]
 ) -> tuple[Run, LoopbackServer]:
     """Return the first pause of a run whose model is behind a server, which must have said everything by then."""
-    replies = for_run(looks=looks, classifier=[classified(missing)], **said)
+    replies = for_run(looks=looks, classifier=[said or classified(missing)], **text)
     with LoopbackServer(replies, owned_by=owned_by) as server:
         settings = Settings.read(
             None,
@@ -227,8 +228,16 @@ async def test_look_that_finds_nothing_outweighs_the_models_word(missing: str | 
     assert run.execution_path == ("classifier", "coder")
 
 
-async def test_server_without_odds_gets_no_look() -> None:
-    run, server = await start([], owned_by="openai", coder=DONE)
+@pytest.mark.parametrize(("looked", "asks"), [([LACKING_LOOK, NAMED], True), ([CLEAR_LOOK], False)])
+async def test_task_taken_for_small_talk_is_looked_at(looked: list[Reply], asks: bool) -> None:
+    small_talk = '{"intent": "meta", "meta_response": "I am sorry."}'
+    run, _ = await start(looked, said=small_talk, clarifier=[list_needs(unit="low")] if asks else [])
+    assert [each.question for each in run.questions] == (["Which unit?"] if asks else [])
+    assert run.execution_path == (("classifier", "clarifier") if asks else ("classifier",))
+
+
+async def test_missing_by_small_model_without_odds_is_ignored() -> None:
+    run, server = await start([], UNIT, owned_by="openai", coder=DONE)
     assert run.execution_path == ("classifier", "coder")
     assert run.total_usage.model_calls == server.calls
 
