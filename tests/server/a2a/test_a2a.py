@@ -265,7 +265,7 @@ async def test_message_in_the_same_context_follows_the_completed_task() -> None:
     assert {each.id for each in found.tasks} == {second.id, first.id}
 
 
-async def test_runs_that_follow_a_task_elsewhere_are_of_its_context() -> None:
+async def test_runs_following_a_task_elsewhere_share_its_context() -> None:
     replies = [f"Done {number}." for number in range(5)]
     async with serving(one_agent(*replies)) as site, as_user(site, "alice") as client:
         first = await client.send("Do one", context_id="ours")
@@ -280,7 +280,7 @@ async def test_runs_that_follow_a_task_elsewhere_are_of_its_context() -> None:
             assert (await http.get(f"/api/runs/{last.id}")).json()["follows"] == ids[-1]
 
 
-async def test_message_follows_what_the_user_did_in_a_conversation_elsewhere() -> None:
+async def test_message_follows_what_the_user_did_elsewhere() -> None:
     async with serving(one_agent("One.", "Two.", "Three.")) as site, as_user(site, "alice") as client:
         async with await site.caller("alice") as http:
             first = (await start(http, "Do one"))["run_id"]

@@ -37,7 +37,7 @@ def secret_of(process: Process) -> str:
     return process.client.headers["Authorization"].removeprefix("Bearer ")
 
 
-async def test_task_is_worked_on_by_workers_up_to_its_result(postgres: Server) -> None:
+async def test_workers_take_a_task_to_its_result(postgres: Server) -> None:
     location = postgres.new_database()
     with serving_fleet(location) as process, running(location):
         async with connected(process.url, secret_of(process), streaming=True) as client:
@@ -50,7 +50,7 @@ async def test_task_is_worked_on_by_workers_up_to_its_result(postgres: Server) -
     assert notes().split()[1::4] == ["first", "second"]
 
 
-async def test_worker_and_service_killed_at_work_leave_the_task_to_others(postgres: Server) -> None:
+async def test_killed_worker_and_service_leave_the_task_to_others(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     with running(location, FLEET_TIMEOUT_S="30") as workers:
