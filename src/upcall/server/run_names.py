@@ -32,6 +32,7 @@ RUN_NAMES = Table(
     {"run_id": "NAME", "name": "TEXT NOT NULL", "searched": "TEXT NOT NULL", "at": "NUMBER NOT NULL"},
     "run_id",
     {"upcall_run_names_at": "(at)"},
+    is_exported=True,
 )
 """A name beside the run's record: whoever works on the run is not disturbed by a new one."""
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -36,6 +37,7 @@ from upcall.storage.queued_answers import insert_queued
 from upcall.storage.run_leases import lease_columns
 from upcall.storage.run_lists import read_queued
 from upcall.storage.run_rows import dump_run, load_run, parse_run
+from upcall.storage.schema import list_added, list_of_run
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import decode_records
 from upcall.text import first_line
@@ -109,6 +111,7 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
     version, record = connection.execute(query, {"id": run_id}).fetchone()
     versions = checkpoints.list_versions(connection, run_id) or [0]
     states = checkpoints.load_since(connection, run_id, versions[0 if all_checkpoints else -1])
+    added = _read_added(connection, run_id)
     return {
         "format": KIND,
         **EXPORT.stamp(),
@@ -122,13 +125,36 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
             for each in read_entries(connection, ["run_id = :run_id"], {"run_id": run_id})
         ],
         "contents": {each: base64.b64encode(data).decode() for each, data in read_contents(connection, run_id).items()},
+        **({"added": added} if added else {}),
     }
+
+
+def _read_added(connection: Connection, run_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Read the rows about a run in tables that other packages add, by table."""
+    found = {}
+    for table in filter(attrgetter("is_exported"), list_of_run(connection)):
+        query = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE run_id = :run_id ORDER BY {table.key}"
+        rows = connection.execute(query, {"run_id": run_id}).fetchall()
+        if rows:
+            found[table.name] = [dict(zip(table.columns, row, strict=True)) for row in rows]
+    return found
+
+
+def _put_added(connection: Connection, run_id: str, added: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Store what `_read_added` read; what is of packages that are not installed here is left out."""
+    for table in filter(attrgetter("is_exported"), list_of_run(connection)):
+        names = ", ".join(f":{name}" for name in table.columns)
+        for row in added.get(table.name, ()):
+            values = {**{name: row[name] for name in table.columns}, "run_id": run_id}
+            into = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({names})"
+            connection.execute(f"{into} ON CONFLICT ({table.key}) DO NOTHING", values)
 
 
 async def import_run(
     store: RunStore, content: Any, *, as_new: bool = False, workspace: str | Path | None = None
 ) -> Run:
-    """Store a run from `export_run`, all of it or nothing. With `as_new` it gets a new id.
+    """Store a run from `export_run`, all of it or nothing. With `as_new` it gets a new id, and nothing of what other
+    packages noted of the first one.
 
     Folders and servers of the original machine are dropped: its files are in `workspace`, or where
     those of a new run would be, and it uses the model and the documents of whoever resumes it.
@@ -177,6 +203,8 @@ def _import(
         append_events(connection, run_id, [event for _, event in together], together[-1][0])
     contents = [base64.b64decode(text) for text in content["contents"].values()]
     put_contents(connection, run_id, {digest(data): data for data in contents})
+    if run_id == content["run"]["id"]:
+        _put_added(connection, run_id, content.get("added", {}))
     append_events(connection, run_id, [RunImported(origin=content["run"]["id"])])
 
 
@@ -225,6 +253,7 @@ def _read(content: Mapping[str, Any]) -> tuple[Run, dict[int, Checkpoint]]:
             Answer.model_validate(each)
         for _ in _read_log(content["log"]):
             pass
+        _check_added(content.get("added", {}))
     except NewerFormat as error:
         raise ConfigurationError(str(error)) from error
     except (SchemaMismatch, ValidationError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -232,6 +261,18 @@ def _read(content: Mapping[str, Any]) -> tuple[Run, dict[int, Checkpoint]]:
     if not states:
         raise ConfigurationError("This exported run has no checkpoint. Export it again.")
     return run, states
+
+
+def _check_added(added: Mapping[str, Any]) -> None:
+    """Check that rows of other packages' tables can be stored.
+
+    Raises:
+        LookupError, TypeError, AttributeError: they cannot.
+    """
+    for table in list_added():
+        for row in added.get(table.name, ()):
+            if not all(isinstance(row[name], str | int | float | None) for name in table.columns):
+                raise TypeError(table.name)
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -26,13 +26,23 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its columns with their kinds and constraints, what makes a row unique, and what is looked up in it: what
-    stands behind ``ON upcall_...`` in the statement that creates an index, by the index's name."""
+    """A table.
+
+    Attributes:
+        name: its name, with ``upcall_`` in front.
+        columns: its columns with their kinds and constraints.
+        key: what makes a row unique.
+        indexes: what is looked up in it: what stands behind ``ON upcall_...`` in the statement that creates an index,
+            by the index's name.
+        is_exported: whether its rows about a run are exported and imported with it: of a table that another package
+            adds, with a column ``run_id``, and texts and numbers in all others.
+    """
 
     name: str
     columns: Mapping[str, str]
     key: str
     indexes: Mapping[str, str] = field(default_factory=dict)
+    is_exported: bool = False
 
     def create(self, dialect: str) -> str:
         """Return the statement that creates the table."""

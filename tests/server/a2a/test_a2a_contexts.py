@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import blake2b
+from typing import Any
+
 import pytest
 
 pytest.importorskip("a2a", reason="the extra a2a is not installed")
@@ -9,6 +13,7 @@ pytest.importorskip("a2a", reason="the extra a2a is not installed")
 from services import serving
 
 from upcall import Run, RunStore
+from upcall.errors import ConfigurationError
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run_filter import EVERY_RUN, RunFilter
 from upcall.runs.states import RunEvent, RunStatus
@@ -23,6 +28,7 @@ from upcall.server.a2a.contexts import (
     read_names,
     read_shown,
 )
+from upcall.storage.export import export_run, import_run
 
 
 async def make_store(location: str) -> RunStore:
@@ -32,6 +38,13 @@ async def make_store(location: str) -> RunStore:
         run = Run(id=f"{user}-run", task="Do it", user=user)
         await store.create(run.apply(RunEvent.FAILED), Checkpoint())
     return store
+
+
+def sign(exported: dict[str, Any]) -> dict[str, Any]:
+    """Return an exported run with the digest that it would have."""
+    content = {name: each for name, each in exported.items() if name != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return {**content, "digest": blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
 async def test_ids_of_a_client_are_those_that_came_first(location: str) -> None:
@@ -58,6 +71,39 @@ async def test_ids_of_a_client_are_removed_with_their_run(location: str) -> None
     assert await list_in_context(store, "ours") == ["ours"]
     assert [await read_shown(store, each, "m2") for each in ("alice-run", "bob-run")] == [None, ["q1"]]
     await store.close()
+
+
+async def test_ids_of_a_client_are_exported_with_their_run(location: str) -> None:
+    store, other = await make_store("first.db"), RunStore(location)
+    await keep_names(store, "alice-run", TaskNames("ours", "m1"))
+    await keep_shown(store, "alice-run", "m2", ["q1"])
+    exported = await export_run(store, "alice-run")
+    await import_run(other, exported)
+    copy = await import_run(other, exported, as_new=True)
+    assert await read_names(other, ["alice-run", copy.id]) == {"alice-run": TaskNames("ours", "m1")}
+    assert await read_shown(other, "alice-run", "m2") == ["q1"]
+    assert (await export_run(other, "alice-run"))["added"] == exported["added"]
+    await store.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("row", [{"run_id": ""}, {"run_id": "", "context_id": ["ours"], "message_id": "m1"}, "row"])
+async def test_damaged_ids_of_a_client_are_not_imported(row: object) -> None:
+    store, other = await make_store("first.db"), RunStore("other.db")
+    exported = {**await export_run(store, "alice-run"), "added": {"upcall_a2a_tasks": [row]}}
+    with pytest.raises(ConfigurationError, match="cannot be read: it is damaged"):
+        await import_run(other, sign(exported))
+    assert not await other.find("alice-run")
+    await store.close()
+
+
+async def test_unknown_tables_of_an_exported_run_are_left_out() -> None:
+    store, other = await make_store("first.db"), RunStore("other.db")
+    exported = {**await export_run(store, "alice-run"), "added": {"of_a_package_elsewhere": [{"run_id": "alice-run"}]}}
+    await import_run(other, sign(exported))
+    assert "added" not in await export_run(other, "alice-run")
+    await store.close()
+    await other.close()
 
 
 async def test_tasks_are_counted_by_owner_status_and_time(location: str) -> None:

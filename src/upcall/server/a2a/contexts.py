@@ -20,11 +20,15 @@ TASKS = Table(
     {"run_id": "NAME", "context_id": "NAME NOT NULL", "message_id": "TEXT NOT NULL"},
     "run_id",
     {"upcall_a2a_tasks_context": "(context_id)"},
+    is_exported=True,
 )
 """The conversation and the message that began a run, by the ids that the client chose."""
 
 TEXTS = Table(
-    "upcall_a2a_texts", {"run_id": "NAME", "message_id": "TEXT", "shown": "TEXT NOT NULL"}, "run_id, message_id"
+    "upcall_a2a_texts",
+    {"run_id": "NAME", "message_id": "TEXT", "shown": "TEXT NOT NULL"},
+    "run_id, message_id",
+    is_exported=True,
 )
 """Which questions were open when a client answered by a text: sent again, it answers no later one."""
 
