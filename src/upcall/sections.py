@@ -19,10 +19,22 @@ def load_sections() -> Mapping[str, type[Section]]:
     Raises:
         ConfigurationError: one cannot be loaded, is not a section, needs a value, or is added by two packages.
     """
-    return {name: _load(name) for name in sorted(find_added("settings"))}
+    return {name: load_section(name) for name in sorted(find_added("settings"))}
 
 
-def _load(name: str) -> type[Section]:
+def find_section(kind: type[Section]) -> str | None:
+    """Find the name under which a package adds a section, without loading any; None if it names the class otherwise."""
+    named = f"{kind.__module__}:{kind.__qualname__}"
+    return next((name for name, entry in find_added("settings").items() if entry.value == named), None)
+
+
+@cache
+def load_section(name: str) -> type[Section]:
+    """Return an added section.
+
+    Raises:
+        ConfigurationError: it cannot be loaded, is not a section, needs a value, or is added by two packages.
+    """
     kind = load_added("settings", name)
     whose = f"The section {name} of the settings ({find_added('settings')[name].value})"
     if not (isinstance(kind, type) and issubclass(kind, Section)):

@@ -43,6 +43,7 @@ from upcall.options import (
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
 from upcall.runs.config import Fact, RootTeamConfig
+from upcall.sections import find_section, load_section
 from upcall.setting_paths import Root, find_place, normalize, refuse_unknown, type_at
 from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section
 from upcall.settings_files import CONFIG_FILE, ENV_FILE, SettingsFile, read_config_file, read_env_file
@@ -350,6 +351,13 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=(), d
         Raises:
             ConfigurationError: nobody has registered it.
         """
+        own = [getattr(self, name) for name in type(self).model_fields]
+        for value in (*own, *(self.model_extra or {}).values()):
+            if isinstance(value, kind):
+                return value
+        if (name := find_section(kind)) is not None:  # Nothing of it is set, and no other section need be loaded.
+            load_section(name)
+            return kind()
         for value in self.sections.values():
             if isinstance(value, kind):
                 return value

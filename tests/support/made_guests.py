@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from upcall.extensions import find_added, list_entries
-from upcall.sections import load_sections
+from upcall.sections import load_section, load_sections
 from upcall.storage.schema import list_guests
 from upcall.teams import load_roles
 
@@ -42,7 +42,7 @@ class MadeGuests:
 
 def forget_found() -> None:
     """Have what is installed looked up again."""
-    for each in (list_entries, find_added, list_guests, load_roles, load_sections):
+    for each in (list_entries, find_added, list_guests, load_roles, load_section, load_sections):
         each.cache_clear()
 
 

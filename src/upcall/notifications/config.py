@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Protocol, Self, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
@@ -176,7 +176,10 @@ class NotifiedSettings(Protocol):
 
 def notifications_of(settings: NotifiedSettings) -> Notifications:
     """Return who is notified of what, according to the settings."""
-    chosen, server = settings.section(NotificationsSettings), settings.sections.get("server")
+    chosen = settings.section(NotificationsSettings)
+    found = Notifications(chosen.webhooks, chosen.mail, settings.users.roles, None)
+    if not found.is_any:
+        return found
     # Where browsers find the service, if one is installed: it is another guest.
-    public_url: str | None = getattr(server, "public_url", None)
-    return Notifications(chosen.webhooks, chosen.mail, settings.users.roles, public_url)
+    server = settings.sections.get("server")
+    return replace(found, public_url=getattr(server, "public_url", None))
