@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from upcall.errors import UserInputRequired
+from upcall.errors import AnswerRefused, FieldsRefused, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.elicitation import UnusableRequest, answer_request, digest_request
 from upcall.questions.matching import AnswerValue, parse_answer
@@ -15,7 +15,7 @@ from upcall.questions.tool_context import name_question, question_fields, tool_c
 
 
 def form(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties, "required": required or [*properties]}
+    schema = {"type": "object", "properties": properties, "required": [*properties] if required is None else required}
     return {"mode": "form", "message": "Say.", "requestedSchema": schema}
 
 
@@ -53,11 +53,10 @@ CONTENT: list[tuple[str, dict[str, Any], AnswerValue, Any]] = [
     ("yes", {"type": "boolean"}, "Yes", True),
     ("no", {"type": "boolean"}, "no", False),
     ("enum", ENUM, "b", "b"),
-    ("enum by number", ENUM, "2", "b"),
     ("names", {**ENUM, "enumNames": ["Red", "Blue"]}, "blue", "b"),
-    ("titles", {"type": "string", "oneOf": [{"const": "a", "title": "Red"}]}, "Red", "a"),
+    ("titles", {"oneOf": [{"const": "a", "title": "Red"}, {"const": "b", "title": "Blue"}]}, "red", "a"),
     ("same titles", {"oneOf": [{"const": "a", "title": "R"}, {"const": "b", "title": "R"}]}, "R (b)", "b"),
-    ("same but for case", {"type": "string", "enum": ["a", "A"]}, "A (2)", "A"),
+    ("same but for case", {"type": "string", "enum": ["a", "A"]}, "A", "A"),
     ("empty choice", {"type": "string", "enum": ["", "x"]}, "(empty)", ""),
     ("several", {"type": "array", "items": {"enum": ["a", "b", "c"]}}, ["a", "c"], ["a", "c"]),
     (
@@ -78,44 +77,68 @@ def test_answer_becomes_the_value_of_a_field(name: str, field: dict[str, Any], a
 
 
 WRONG: list[tuple[str, dict[str, Any], str, str]] = [
-    ("word", {"type": "integer"}, "many", "not of type 'integer'"),
-    ("fraction", {"type": "integer"}, "1.5", "not of type 'integer'"),
-    ("too small", {"type": "integer", "minimum": 1}, "0", "less than the minimum"),
-    ("infinite", {"type": "number"}, "inf", "not a number"),
-    ("not a number", {"type": "number"}, "nan", "not a number"),
-    ("too long", {"type": "string", "maxLength": 3}, "word", "too long"),
+    ("word", {"type": "integer"}, "many", "valid integer"),
+    ("fraction", {"type": "integer"}, "1.5", "valid integer"),
+    ("too small", {"type": "integer", "minimum": 1}, "0", "greater than or equal to 1"),
+    ("infinite", {"type": "number"}, "inf", "finite number"),
+    ("not a number", {"type": "number"}, "nan", "finite number"),
+    ("too long", {"type": "string", "maxLength": 3}, "word", "at most 3 characters"),
     ("no address", {"type": "string", "format": "email"}, "ann", "is not a 'email'"),
-    ("no date", {"type": "string", "format": "date"}, "tomorrow", "is not a 'date'"),
-    ("beyond the list", {"type": "string", "enum": [f"v{each}" for each in range(80)]}, "v90", "none of the values"),
+    ("no date", {"type": "string", "format": "date"}, "tomorrow", "should be a date"),
+    ("beyond the list", {"type": "string", "enum": [f"v{each}" for each in range(80)]}, "v90", "should be 'v0'"),
 ]
 
 
 @pytest.mark.parametrize(("name", "field", "answer", "why"), WRONG, ids=[each[0] for each in WRONG])
-def test_answer_that_does_not_fit_is_asked_for_again(name: str, field: dict[str, Any], answer: str, why: str) -> None:
-    result, asked = talk(form({"x": field}), answer)
-    assert (result, len(asked)) == (None, 2)
-    assert why in str(asked[1].context)
+def test_answer_that_does_not_fit_is_refused(name: str, field: dict[str, Any], answer: str, why: str) -> None:
+    _, (asked,) = talk(form({"x": field}))
+    with pytest.raises(FieldsRefused, match=why):
+        parse_answer(asked, answer)
 
 
-def test_form_is_asked_by_field_and_of_humans_only() -> None:
-    fields = {"name": {"type": "string", "title": "Your name"}, "old": {"type": "boolean", "description": "Over 18?"}}
-    result, asked = talk(form(fields), "Ann", "yes")
+FIELDS = {"name": {"type": "string", "title": "Your name"}, "old": {"type": "boolean", "description": "Over 18?"}}
+
+
+def test_form_is_one_question_and_of_humans_only() -> None:
+    result, (asked,) = talk(form(FIELDS), {"name": "Ann", "old": "yes"})
     assert result == {"action": "accept", "content": {"name": "Ann", "old": True}}
-    assert [each.question.split("\n") for each in asked] == [
-        ["The MCP server shop asks:", "| Say.", "Your name"],
-        ["The MCP server shop asks:", "| Say.", "old: Over 18?"],
-    ]
-    assert all(each.is_risk and each.default is None and each.required for each in asked)
+    assert asked.question == "The MCP server shop asks:\n| Say."
+    assert (asked.is_risk, asked.default, asked.required) == (True, None, True)
+    assert asked.answer_form is not None
+    assert [each.label for each in asked.answer_form.fields] == ["Your name", "Old"]
 
 
-def test_default_of_a_server_is_shown_and_never_assumed() -> None:
-    _, (asked,) = talk(form({"sure": {"type": "boolean", "default": True}}))
-    assert (asked.default, "The server suggests: Yes." in str(asked.context)) == (None, True)
+@pytest.mark.parametrize("given", [{"name": "Ann"}, {"name": "Ann", "old": 1}, "Ann"])
+def test_incomplete_form_is_refused(given: AnswerValue) -> None:
+    _, (asked,) = talk(form(FIELDS))
+    with pytest.raises(AnswerRefused):
+        parse_answer(asked, given)
+
+
+def test_suggestion_of_a_server_stands_in_no_field() -> None:
+    field = {"type": "boolean", "default": True, "description": "Buy it"}
+    _, (asked,) = talk(form({"sure": field}, []))
+    assert asked.answer_form is not None
+    (shown,) = asked.answer_form.fields
+    assert (asked.default, shown.begun, shown.default) == (None, None, None)
+    assert shown.description == "Buy it The server suggests: true."
+    assert talk(form({"sure": field}, []), {})[0] == {"action": "accept", "content": {}}
 
 
 @pytest.mark.parametrize("field", [{"type": "string"}, ENUM, {"type": "boolean"}, {"type": "integer"}])
 def test_optional_field_may_be_left_empty(field: dict[str, Any]) -> None:
-    assert talk(form({"x": field}, ["y"]), "Leave it empty")[0] == {"action": "accept", "content": {}}
+    _, (asked,) = talk(params := form({"x": field}, ["y"]))
+    assert asked.answer_form is not None
+    assert talk(params, asked.answer_form.take({"x": ""}))[0] == {"action": "accept", "content": {}}
+
+
+def test_texts_of_a_form_hide_nothing() -> None:
+    field = {"type": "string", "enum": ["a\u202e", "b"], "title": "Name\u202e", "description": "Your\u2066 name"}
+    result, (asked,) = talk(form({"x": field}), "a\u202e")
+    assert asked.answer_form is not None
+    (shown,) = asked.answer_form.fields
+    assert (shown.title, shown.description) == ("Name", "Your name")
+    assert result["content"] == {"x": "a\u202e"}
 
 
 def test_form_without_fields_asks_for_a_yes() -> None:
@@ -134,7 +157,7 @@ def test_outcome_of_a_question_becomes_the_action(outcome: Outcome, action: str)
             assert answer_request(params, "shop", "buy(hat)") == {"action": action}
 
 
-def test_declined_field_declines_the_whole_form() -> None:
+def test_declined_form_is_declined() -> None:
     result, asked = talk(form({"a": {"type": "string"}, "b": ENUM}), decline())
     assert (result, len(asked)) == ({"action": "decline"}, 1)
 
@@ -171,7 +194,11 @@ def test_page_that_cannot_be_shown_is_not_asked_for(url: str) -> None:
         {"x": {"type": "object"}},
         {"x": {"type": "array", "items": {"type": "object", "enum": [{}]}}},
         {"x": "text"},
-        {str(each): {"type": "string"} for each in range(30)},
+        {str(each): {"type": "string"} for each in range(60)},
+        {"x": {"type": "object", "properties": {"y": {"type": "string"}}}},
+        {"x\u202e": {"type": "string"}},
+        {"x": {"type": "string", "format": "password"}},
+        {"x": {"anyOf": [{"type": "string", "default": "me"}, {"type": "null"}]}},
     ],
 )
 def test_form_beyond_the_protocol_is_refused_in_a_line(properties: dict[str, Any]) -> None:

@@ -14,7 +14,11 @@ from upcall.questions.elicitation import UnusableRequest, ValueForm
 from upcall.questions.json_values import find_problem, is_entangled
 from upcall.subjects.external import describe_question
 
-FIELDS = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+FIELDS = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "size": {"type": "integer"}},
+    "required": ["name"],
+}
 
 
 def entangle(word: str, width: int = 20, depth: int = 9) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from upcall.errors import AnswerRefused, FieldsRefused, UnusableSchema, UserInpu
 from upcall.policy.duplicates import share_answer
 from upcall.questions import answer_form
 from upcall.questions.answer_form import AnswerForm
-from upcall.questions.matching import match_answers, parse_answer
+from upcall.questions.matching import AnswerValue, match_answers, parse_answer
 from upcall.questions.question import Question
 from upcall.testing import Call, ScriptedModelClient
 
@@ -134,6 +134,26 @@ async def test_raised_form_that_cannot_be_shown_is_refused() -> None:
         done = await app_of(model, order).start("Order it")
         assert "has no fields" in next(iter(model.requests[-1].tool_results.values()))
     assert done.result == "Done."
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "value"),
+    [
+        ({"type": "string"}, "007", "007"),
+        ({"type": "string"}, '{"x": "a"}', "a"),
+        ({"type": "integer"}, 3, 3),
+        ({"type": "boolean"}, "no", False),
+        ({"type": "array", "items": {"type": "string"}}, ["a", "b"], ["a", "b"]),
+        ({"type": "object", "properties": {"y": {"type": "string"}}}, "a", {"y": "a"}),
+    ],
+)
+def test_form_of_one_field_takes_its_bare_value(field: dict[str, Any], given: AnswerValue, value: object) -> None:
+    assert json.loads(parse_answer(asked_of({"properties": {"x": field}}), given).text) == {"x": value}
+
+
+def test_bare_value_is_refused_where_several_fields_are() -> None:
+    with pytest.raises(AnswerRefused, match="is not a JSON object"):
+        parse_answer(asked_of({"properties": {"x": {"type": "string"}, "y": {"type": "string"}}}), "a")
 
 
 def test_field_named_like_a_question_id_is_a_field() -> None:

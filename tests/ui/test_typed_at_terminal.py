@@ -86,3 +86,40 @@ def test_form_that_is_left_can_be_filled_in_later(run_id: str, desk: Desk) -> No
     again.wait_for("Traveller:")
     again.press("/decline", ENTER)
     again.wait_for("Not booked: declined.")
+
+
+RISKY = """
+from autogen_agentchat.teams import RoundRobinGroupChat
+from upcall import PausableAgent, ask
+from upcall.testing import Call, ScriptedModelClient
+
+FIELDS = {"properties": {"all": {"type": "boolean"}, "note": {"type": "string"}}}
+
+
+def drop() -> str:
+    "Drop it."
+    return f"Dropped with {ask('Drop it?', schema=FIELDS, clarification_type='risk_confirmation')}."
+
+
+def reply(request):
+    return next(iter(request.tool_results.values()), Call("drop"))
+
+
+def make_team():
+    return RoundRobinGroupChat([PausableAgent("coder", ScriptedModelClient(reply), tools=[drop])], max_turns=1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("terminal", "steps"), [("dumb", ["", ""]), ("xterm", [DOWN * 3, ""])])
+def test_enter_alone_agrees_to_no_risk(desk: Desk, terminal: str, steps: list[str]) -> None:
+    Path("risky.py").write_text(RISKY)
+    run = upcall("run", "Go", "--team", "risky:make_team", "--store", "runs.db", "--json").json
+    screen = desk.start("answer", run["run_id"], "--store", "runs.db", columns=110, rows=60, TERM=terminal)
+    for label, step in zip(["All (", "Note ("], steps, strict=True):
+        screen.wait_for(f"  {label}")
+        screen.press(step, ENTER)
+    screen.wait_for("Send it with nothing filled in (")
+    screen.press("1", ENTER)
+    screen.wait_for("Dropped with {}.")
+    assert screen.end() == 0

@@ -313,6 +313,7 @@ class FormField:
         """Refuse what pydantic would take for another thing than it is, and find a choice by its title."""
         if isinstance(value, str):
             value = value.strip() if self.kind is not FieldKind.TEXT else value
+            value = value.replace("\N{MINUS SIGN}", "-") if self.kind in _NUMBERS else value
         match self.kind:
             case FieldKind.TEXT:
                 return value

@@ -1,8 +1,8 @@
 """A question that an MCP server has for its user (``elicitation/create``): as a question of a run, and the answer back.
 
-A form is asked field by field, a page is shown with its address. Only the human answers, by a choice or words of their
-own: these are risk confirmations, so no fact, no earlier answer, no other agent and no default stands in. What declines
-one field declines the form. An answer that does not fit its field is asked for again, with the reason.
+A form is one question with these fields, a page is shown with its address. Only the human answers: these are risk
+confirmations, so no fact, no earlier answer, no other agent and no default stands in. What a server suggests for a
+field is shown with it, and does not stand in it.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 """
@@ -15,26 +15,26 @@ from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
 from upcall.errors import UnusableSchema, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.answer_form import AnswerForm
 from upcall.questions.json_values import find_problem, is_entangled
-from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, ClarificationType, Option, Side
+from upcall.questions.question import MAX_LABEL_CHARS, ClarificationType, Option, Side
 from upcall.questions.tool_context import find_answer
-from upcall.text import one_line, quote, shorten
+from upcall.text import CONTROLS, one_line, quote, shorten
 
 ElicitResult: TypeAlias = dict[str, Any]
 """What the server gets: its ``action`` (accept, decline or cancel), and the ``content`` of a form."""
 
 MAX_MESSAGE_CHARS = 2_000
-MAX_FIELD_CHARS = 600
 MAX_URL_CHARS = 1_000
-MAX_FIELDS = 20
 
-_EMPTY, _YES, _NO = "elicitation:empty", "elicitation:yes", "elicitation:no"
+_YES, _NO = "elicitation:yes", "elicitation:no"
+
+_WORDS = ("title", "description", "enumNames")
 
 _NO_PASSWORD = "No server may ask for a password or a key in this way."
 
@@ -58,7 +58,7 @@ class _Items(_Spec):
 
 
 class _Field(_Spec):
-    """A field of a form: the flat subset of JSON Schema that the protocol allows, `enumNames` of its older version
+    """One value: the flat subset of JSON Schema that a field of the protocol has, `enumNames` of its older version
     too."""
 
     type: Literal["string", "number", "integer", "boolean", "array"] = "string"
@@ -68,7 +68,6 @@ class _Field(_Spec):
     enum_names: tuple[str, ...] = ()
     one_of: tuple[_Const, ...] = ()
     items: _Items = _Items()
-    default: JsonValue = None
 
     def choices(self) -> list[tuple[str, str]]:
         """Return what may be chosen, each with its title."""
@@ -80,15 +79,10 @@ class _Field(_Spec):
         return list(zip(values, names, strict=True))
 
 
-class _Schema(_Spec):
-    properties: dict[str, _Field] = Field(default={}, max_length=MAX_FIELDS)
-    required: tuple[str, ...] = ()
-
-
 class _Request(_Spec):
     mode: Literal["form", "url"] = "form"
     message: str = ""
-    requested_schema: _Schema = _Schema()
+    requested_schema: dict[str, JsonValue] = {}
     url: str = ""
 
 
@@ -120,7 +114,7 @@ def answer_request(params: Mapping[str, Any], server: str, call: str, earlier: i
     where = f" Asked {'again ' if earlier else ''}in the call {call}{f' (number {earlier + 1})' if earlier else ''}."
     if request.mode == "url":
         return _answer_page(request, server, where)
-    return _answer_form(request, params, server, where)
+    return _answer_form(request, server, where)
 
 
 def _answer_page(request: _Request, server: str, where: str) -> ElicitResult:
@@ -161,22 +155,56 @@ def _check_address(url: str) -> tuple[str, str]:
     return ascii_host, f" Take care: {'; '.join(odd)}." if odd else ""
 
 
-def _answer_form(request: _Request, params: Mapping[str, Any], server: str, where: str) -> ElicitResult:
-    fields, schema = request.requested_schema.properties, params.get("requestedSchema") or {}
+def _answer_form(request: _Request, server: str, where: str) -> ElicitResult:
     asks = _introduce(server, "asks", request.message)
-    if not fields:
+    if not request.requested_schema.get("properties"):
         options = [Option(label="Yes", id=_YES, side=Side.YES), Option(label="No", id=_NO, side=Side.NO)]
         answer = _find(asks, options, f"Yes accepts it.{where}")
         return {"action": "accept", "content": {}} if _read_choice(answer, options) == _YES else _refusal(answer)
-    content: dict[str, JsonValue] = {}
-    for name, field in fields.items():
-        is_required = name in request.requested_schema.required
-        value = _ask_field(name, field, dict(schema["properties"][name]), asks, is_required=is_required, where=where)
-        if isinstance(value, Answer):
-            return _refusal(value)
-        if value is not None:
-            content[name] = value
-    return {"action": "accept", "content": content}
+    schema = _as_shown(request.requested_schema)
+    try:
+        form = AnswerForm.of(schema)
+    except UnusableSchema as error:
+        raise UnusableRequest(f"its form cannot be shown ({error})") from error
+    if form.groups or any(each.begun is not None for each in form.fields):  # By a reference, say.
+        raise UnusableRequest("its form cannot be shown (it is not one of flat fields)")
+    answer = _find(asks, (), f"{_NO_PASSWORD}{where}", schema)
+    if answer.outcome is not Outcome.ANSWERED:
+        return _refusal(answer)
+    return {"action": "accept", "content": json.loads(answer.text)}
+
+
+def _as_shown(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a server's schema as the person fills it in: with nothing in it that is not seen, and with what the server
+    suggests in words.
+
+    Raises:
+        UnusableRequest: it has a field whose name cannot be seen.
+    """
+    properties = schema["properties"]
+    if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
+        raise UnusableRequest("its form cannot be shown (its fields have no schema)")
+    if hidden := [name for name in properties if not name.isprintable()]:
+        raise UnusableRequest(f"its form cannot be shown ({hidden[0]!r} cannot be the name of a field)")
+    return {**schema, "properties": {name: _as_shown_field(each) for name, each in properties.items()}}
+
+
+def _as_shown_field(field: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {name: _strip_hidden(value, name) for name, value in field.items() if name != "default"}
+    if (suggested := field.get("default")) is not None:
+        text = suggested if isinstance(suggested, str) else json.dumps(suggested)
+        hint = f"The server suggests: {one_line(CONTROLS.sub('', text), 200)}."
+        shown["description"] = f"{one_line(str(shown.get('description') or ''), 300)} {hint}".strip()
+    return shown
+
+
+def _strip_hidden(value: Any, name: str) -> Any:
+    """Return a part of a schema with its titles and descriptions as they are seen; values stay what they are."""
+    if isinstance(value, dict):
+        return {key: _strip_hidden(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_strip_hidden(each, name) for each in value]
+    return CONTROLS.sub("", value) if isinstance(value, str) and name in _WORDS else value
 
 
 class ValueForm:
@@ -230,38 +258,6 @@ def _name_problem(error: ValidationError) -> str:
     return one_line(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}", 200)
 
 
-def _ask_field(
-    name: str, field: _Field, schema: dict[str, Any], asks: str, *, is_required: bool, where: str
-) -> JsonValue | Answer:
-    """Return the value of a field, None if it is left out, or the answer that declines the form."""
-    values = dict(_list_options(field))
-    options = [Option(label=label, id=f"elicitation:{number}") for number, label in enumerate(values)]
-    if field.type == "boolean":
-        values = {"Yes": True, "No": False}
-        options = [Option(label="Yes", side=Side.YES), Option(label="No", side=Side.NO)]
-    listed = bool(options) and len(options) < MAX_OPTIONS
-    options = options if listed else []
-    if not is_required:
-        options.append(Option(label=_make_unused("Leave it empty", values), id=_EMPTY))
-    text = f"{asks}\n{_describe(name, field)}"
-    hint = "" if listed else f"{_describe_expected(field, values)} {_NO_PASSWORD}"
-    if field.default is not None:
-        hint += f" The server suggests: {one_line(_show(field.default, values), 200)}."
-    wrong = ""
-    while True:  # Each wrong answer makes it another question, so this ends at the first that is open.
-        context = " ".join(f"{wrong}{hint}{where}".split())
-        answer = _find(text, options, context, allow_free_text=not listed, multi_select=field.type == "array")
-        if answer.outcome is not Outcome.ANSWERED:
-            return answer
-        if _read_choice(answer, options) == _EMPTY:
-            return None
-        value = _read_value(field, answer, values)
-        problem = "it is none of the values" if value is None else find_problem(schema, value)
-        if problem is None:
-            return value
-        wrong = f"{one_line(answer.text, 100)!r} does not fit: {problem}. {wrong}"
-
-
 def _list_options(field: _Field) -> Iterator[tuple[str, JsonValue]]:
     """Yield the choices by labels that differ in more than their case."""
     taken: set[str] = set()
@@ -275,31 +271,6 @@ def _list_options(field: _Field) -> Iterator[tuple[str, JsonValue]]:
             label = f"{plain} ({number})"
         taken.add(label.casefold())
         yield label, value
-
-
-def _make_unused(label: str, values: Mapping[str, Any]) -> str:
-    taken = {each.casefold() for each in values}
-    while label.casefold() in taken:
-        label = f"{label} (nothing)"
-    return label
-
-
-def _describe(name: str, field: _Field) -> str:
-    title = one_line(field.title or name, 100)
-    return f"{title}: {one_line(field.description, MAX_FIELD_CHARS)}" if field.description else title
-
-
-def _describe_expected(field: _Field, values: Mapping[str, Any]) -> str:
-    if values:
-        return f"One of: {one_line(', '.join(values), 1_500)}."
-    return {"integer": "A whole number.", "number": "A number."}.get(field.type, "")
-
-
-def _show(value: JsonValue, values: Mapping[str, JsonValue]) -> str:
-    labels = {json.dumps(each): label for label, each in values.items()}
-    given = value if isinstance(value, list) else [value]
-    written = [each if isinstance(each, str) else json.dumps(each) for each in given]
-    return ", ".join(labels.get(json.dumps(each), text) for each, text in zip(given, written, strict=True))
 
 
 def _read_value(field: _Field, answer: Answer, values: Mapping[str, JsonValue]) -> JsonValue:
@@ -335,23 +306,18 @@ def _introduce(server: str, does: str, message: str) -> str:
     return f"The MCP server {one_line(server, 80)} {does}:\n{quote(body)}"
 
 
-def _find(
-    text: str,
-    options: Sequence[Option],
-    context: str,
-    *,
-    allow_free_text: bool = False,
-    multi_select: bool = False,
-) -> Answer:
+def _find(text: str, options: Sequence[Option], context: str, schema: Mapping[str, JsonValue] | None = None) -> Answer:
+    kind = ClarificationType.RISK_CONFIRMATION.value
+    free = None if schema is not None else False
     return find_answer(
         UserInputRequired(
             text,
             options,
             context=context,
-            clarification_type=ClarificationType.RISK_CONFIRMATION.value,
+            clarification_type=kind,
             again=True,
-            allow_free_text=allow_free_text,
-            multi_select=multi_select,
+            allow_free_text=free,
+            schema=schema,
         )
     )
 

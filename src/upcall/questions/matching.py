@@ -328,10 +328,7 @@ def _read_object(question: Question, value: AnswerValue) -> str:
         value = value[0]
     if isinstance(value, str):
         _refuse_long(question.id, [value])
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = ""
+    value = _find_object(question, value)
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise AnswerRefused(f"The answer to {question.id} is not a JSON object. {_describe_expected(question)}")
     try:
@@ -347,6 +344,21 @@ def _read_object(question: Question, value: AnswerValue) -> str:
     if not is_text(text):
         raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")
     return text
+
+
+def _find_object(question: Question, value: Any) -> Any:
+    """Return the object that a value is, or the text of one. Where there is one field, any other value is that of the
+    field."""
+    read = value
+    if isinstance(value, str):
+        try:
+            read = json.loads(value)
+        except (ValueError, RecursionError):
+            read = ""
+    form = question.answer_form
+    if isinstance(read, Mapping) or form is None or len(form.fields) != 1 or value == "":
+        return read
+    return {form.fields[0].name: value}
 
 
 def _check_object(question: Question, value: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from upcall.errors import FieldsRefused
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.answer_form import AnswerForm, FormField, InvalidFields
+from upcall.questions.answer_form import AnswerForm, FieldKind, FormField, InvalidFields
 from upcall.questions.matching import AnswerValue, parse_answer
 from upcall.questions.question import Question
 from upcall.text import escape_controls, one_line
@@ -24,6 +24,11 @@ FieldInput: TypeAlias = str | Sequence[str]
 
 LEAVE_EMPTY = "/empty"
 _KEEP, _DECLINE, _SKIP = "keep", "decline", "skip"
+
+
+_SEND_EMPTY = FormField(
+    "", "Send it with nothing filled in", kind=FieldKind.FLAG, required=True, choices=((True, "Yes"), (False, "No"))
+)
 
 
 class FieldReader(Protocol):
@@ -67,8 +72,15 @@ async def ask_fields(
         except FieldsRefused as refusal:  # What is nested may be left out, and not in part.
             screen.note(f"  {escape_controls(str(refusal))}", "yellow")
             at = next((place for place, each in enumerate(form.fields) if each.name in refusal.problems), 0)
-        else:
+            continue
+        if not question.is_risk or any(filled.values()):
             return value
+        sent = await reader.read(_SEND_EMPTY, "")  # Enter alone must allow nothing.
+        if isinstance(sent, Outcome):
+            return Answer(question_id=question.id, outcome=sent)
+        if isinstance(sent, str) and sent.casefold() == "yes":
+            return value
+        at = 0
 
 
 def _begin(field: FormField) -> FieldInput:
@@ -166,7 +178,7 @@ class ListFieldReader:
             rows,
             hint=f"{'Space ticks; ' if field.several else ''}Up, Down or a number, then Enter. Ctrl-C to answer later",
             several=field.several,
-            at=next(iter(begun_keys), "0"),
+            at=next(iter(begun_keys), None if self._question.is_risk else "0"),
             ticked=begun_keys if field.several else (),
             numbered=len(labels),
             back=True,
