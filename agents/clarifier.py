@@ -26,15 +26,16 @@ from upcall.agents.asking.choice import choose_questions
 from upcall.agents.asking.copied_questions import CopiedQuestions
 from upcall.agents.asking.first_look import FirstLook
 from upcall.agents.asking.memory import Memory
-from upcall.agents.asking.missing import ask_for_missing, word_missing
 from upcall.agents.asking.scorer_policy import ScorerPolicy
 from upcall.agents.asking.task_judge import TaskJudge
 from upcall.agents.asking.weights import Weights, weigh
+from upcall.agents.asking.writing import ask_generally, ask_plainly, find_fault, find_stated, polish
 from upcall.agents.structured.agent import Result, StructuredAgent, StructuredRequest, example_turns
 from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.steps import Ask, HandOver, Step
 from upcall.agents.structured.thread import Thread
+from upcall.agents.tool_loop.parse_output import UnreadableReply
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.messages import ASK_VERDICT, CLARIFIER_LOG, CLASSIFICATION, WARNINGS, dump_warnings
@@ -50,16 +51,18 @@ from upcall.prompts.contexts import (
     RequestContext,
     SearchFirstContext,
     ToolInfo,
+    WriteQuestionContext,
 )
 from upcall.prompts.examples import EXAMPLES
+from upcall.prompts.question_examples import QUESTION_EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.choices import read_default
 from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.asked_topics import AskedTopic
-from upcall.runs.outputs import Candidate, ClarificationResponse, Classification, Depth, Intent
-from upcall.text import replace_surrogates, shorten, shorten_middle
+from upcall.runs.outputs import Candidate, ClarificationResponse, Classification, Depth, Intent, WrittenQuestion
+from upcall.text import replace_surrogates, shorten_middle
 
 DEFAULTS = ClarificationOptions()
 """The name that asks in the worked examples."""
@@ -234,12 +237,16 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         await self._find_verdict(emit, token)
         if self._verdict.must_ask is False:
             return self._complete()
+        if self._verdict.must_ask and self._verdict.missing:
+            return self._request_question()
         schemas = await cancellable(self.toolset.schemas(), token)
         offered = schemas if self._state.tool_rounds < MAX_TOOL_ROUNDS else ()
         return self._request(self._prompt(schemas), ClarificationResponse, known=schemas, offered=offered)
 
     def take(self, request: StructuredRequest, result: Result, emit: Emit[BaseAgentEvent]) -> Step | None:
         """Note the questions of a reply; it may be sent back to search first."""
+        if request.kind is WrittenQuestion:
+            return self._take_written(result)
         if not isinstance(result, ClarificationResponse):
             return self._complete() if self._state.dialog else self._ask_fallback()
         if not (questions := self._rank(result)):
@@ -256,7 +263,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         seen = self._look_again(self._whole_request(), threshold=threshold, limit=1, keep=keep)
         if isinstance(seen, StructuredRequest):
             return seen
-        return self._ask(ask_for_missing(seen[0], self._verdict.missing)) if seen else self._complete()
+        return self._ask(seen[0]) if seen else self._complete()
 
     # -- whether to ask -----------------------------------------------------------------------------------------------
 
@@ -286,6 +293,37 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
     def _warnings(self) -> dict[str, str]:
         problem = (self._state.verdict or AskVerdict()).problem
         return {WARNINGS: dump_warnings([problem])} if problem else {}
+
+    # -- the question for what a policy names --------------------------------------------------------------------------
+
+    def _request_question(self) -> StructuredRequest:
+        """Request the question for what is missing. What a second try leaves wrong is not asked."""
+        request, is_second = self._whole_request(), bool(self._state.repair)
+
+        def check(written: WrittenQuestion) -> WrittenQuestion:
+            if stated := find_stated(written, request):
+                if is_second:
+                    return WrittenQuestion()
+                raise UnreadableReply(f'the task already says "{stated}"; ask for something that it does not say')
+            if fault := find_fault(written, request):
+                raise UnreadableReply(fault)
+            return polish(written)
+
+        examples = self._choose_examples(QUESTION_EXAMPLES, FEW_EXAMPLES)
+        messages = [
+            SystemMessage(content=self._system_text(WriteQuestionContext(), WrittenQuestion)),
+            *_question_examples(self.name, len(examples), self._parts.prompts),
+            UserMessage(content=self._show(request), source="user"),
+        ]
+        return self._request(messages, WrittenQuestion, check=check)
+
+    def _take_written(self, result: Result) -> Step:
+        """Ask the written question, unless the task settles it; or in words of our own, where the model wrote none."""
+        if not isinstance(result, WrittenQuestion):
+            question = ask_plainly(self._verdict.missing, self._whole_request(), (self.name,))
+            return Ask(self._ask(question).questions, self._warn_of_fallback("what seems to be missing was asked for"))
+        questions = self._rank(result.as_proposal()) if result.question else []
+        return self._ask(questions[0]) if questions else self._complete()
 
     # -- the dialog ---------------------------------------------------------------------------------------------------
 
@@ -328,10 +366,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _ask_fallback(self) -> Ask:
         """Treat an unreadable reply as a need to clarify (S0-62), once; after that the task continues as it is."""
-        if missing := self._verdict.missing:
-            question = Question(question=word_missing(missing), path=(self.name,))
-            return Ask(self._ask(question).questions, self._warn_of_fallback("what seems to be missing was asked for"))
-        general = Question(question=f'What matters most to you in "{shorten(self.task(), 200)}"?', path=(self.name,))
+        general = ask_generally(self.task(), (self.name,))
         return Ask(self._ask(general).questions, self._warn_of_fallback("a general question was asked"))
 
     # -- the model and its tools --------------------------------------------------------------------------------------
@@ -351,13 +386,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return [
             SystemMessage(content="\n\n".join([system, *self.toolset.describe_lost()])),
             *_examples(self.name, len(examples)),
-            UserMessage(content=self._request_to_list(), source="user"),
+            UserMessage(content=self._show(self._request_text()), source="user"),
             *state.context.messages,
         ]
 
-    def _request_to_list(self) -> str:
-        """Return the request, with what seems to be missing in it."""
-        request = self._request_text()
+    def _show(self, request: str) -> str:
+        """Return a request with what seems to be missing in it."""
         missing = (self._state.verdict or AskVerdict()).missing
         return self._parts.prompts.render(RequestContext(request, missing)) if missing else request
 
@@ -439,6 +473,18 @@ def _examples(name: str, count: int) -> tuple[LLMMessage, ...]:
             candidates=candidates,
             needs_clarification=asked is not None,
             clarification_question=asked.question if asked else None,
+            reason=each.reason,
         )
         turns.append((UserMessage(content=each.request, source="user"), reply))
+    return tuple(example_turns(name, turns))
+
+
+@cache
+def _question_examples(name: str, count: int, prompts: Prompts) -> tuple[LLMMessage, ...]:
+    """Return this many worked examples of a question for what is missing."""
+    turns = []
+    for each in QUESTION_EXAMPLES[:count]:
+        shown = prompts.render(RequestContext(each.request, each.missing))
+        fields = {name: value for name, value in asdict(each).items() if name in WrittenQuestion.model_fields}
+        turns.append((UserMessage(content=shown, source="user"), WrittenQuestion.model_validate(fields)))
     return tuple(example_turns(name, turns))

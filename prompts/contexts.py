@@ -182,6 +182,13 @@ class MissingContext(Context):
 
 
 @dataclass(frozen=True)
+class WriteQuestionContext(Context):
+    """For the question that asks for what a task lacks."""
+
+    template: ClassVar[str] = "write_question.j2"
+
+
+@dataclass(frozen=True)
 class RequestContext(Context):
     """For a request in which something seems to be missing, named in few words."""
 

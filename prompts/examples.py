@@ -25,10 +25,11 @@ class Needed:
 
 @dataclass(frozen=True)
 class Example:
-    """A request, and what it depends on according to the clarifier."""
+    """A request, what it depends on according to the clarifier, and why one of these has to be asked, if it has."""
 
     request: str
     candidates: tuple[Needed, ...]
+    reason: str = ""
 
 
 def _in_request(detail: str, question: str, stated: str) -> Needed:
@@ -50,6 +51,7 @@ EXAMPLES: tuple[Example, ...] = (
             Needed("place", "In which country do you want the licence?", ("Germany", "France", "United States")),
             _default("meaning", "Which kind of licence is it?", "for a car"),
         ),
+        reason="Each country has its own tests and fees.",
     ),
     Example(
         "Recommend five board games for two players.",
@@ -71,6 +73,7 @@ EXAMPLES: tuple[Example, ...] = (
             Needed("input", "What does the application say?", ("I paste it", "I upload a file")),
             _in_request("format", "How long shall it be?", "on one page"),
         ),
+        reason="Only a text that is there can be shortened.",
     ),
     Example(
         "Find us a flat for the last week of July, four beds, near the water, at most 900 euros.",
@@ -79,8 +82,13 @@ EXAMPLES: tuple[Example, ...] = (
             _in_request("period", "When do you need it?", "the last week of July"),
             _in_request("budget", "What may it cost?", "at most 900 euros"),
         ),
+        reason="Flats and prices differ from place to place.",
     ),
-    Example("the page is broken again, repair it", (Needed("input", "Which page is broken, and what goes wrong?"),)),
+    Example(
+        "the page is broken again, repair it",
+        (Needed("input", "Which page is broken?"),),
+        reason="Without the page nothing can be repaired.",
+    ),
     Example(
         "Write a C function that sorts an array of numbers.",
         (
@@ -92,10 +100,11 @@ EXAMPLES: tuple[Example, ...] = (
         "Prepare the speech for the ceremony on Saturday. Ten minutes, warm, a little humour, and end with a toast to "
         "everybody who helped.",
         (
-            Needed("purpose", "Which ceremony is it, and who is honoured?", ("a wedding", "a retirement", "an award")),
+            Needed("purpose", "Which ceremony is it?", ("a wedding", "a retirement", "an award")),
             _in_request("format", "How long shall the speech be?", "Ten minutes"),
             _in_request("style", "Which tone shall it have?", "warm, a little humour"),
         ),
+        reason="Each ceremony has its own occasion and tone.",
     ),
     Example(
         "Plan three dinners for this week, quick ones, we are two.",
@@ -117,6 +126,7 @@ EXAMPLES: tuple[Example, ...] = (
             Needed("meaning", "Do you mean the river or the company?", ("the company", "the river")),
             _taste("format", "How long shall it be?", "one page", "several pages"),
         ),
+        reason="They have nothing but the name in common.",
     ),
     Example(
         "How many bricks of 25 by 12 cm are needed for a wall of 3 by 2 metres?",
@@ -135,6 +145,7 @@ EXAMPLES: tuple[Example, ...] = (
             Needed("place", "In which country do they work?", ("United Kingdom", "Germany", "United States")),
             _default("format", "How shall the answer look?", "a short overview"),
         ),
+        reason="Each country has its own rules.",
     ),
     Example(
         "Why do volcanoes erupt?",
@@ -146,6 +157,7 @@ EXAMPLES: tuple[Example, ...] = (
             Needed("input", "What do the minutes say?"),
             _in_request("format", "How shall it be written down?", "as a table"),
         ),
+        reason="The promises are only in the minutes.",
     ),
 )
 

@@ -124,3 +124,35 @@ FIRST_LOOK_EXAMPLES: tuple[tuple[str, str], ...] = (
     ("Write pytest tests for: def half(n): return n // 2", NOTHING),
 )
 """Tasks, each with what only the user can tell."""
+
+REFERRING_EXAMPLES: tuple[tuple[str, str], ...] = (
+    ("Book the team dinner again, same place as last time, Thursday at seven, eleven people.", "which place that was"),
+    ("Put the dates of the concerts into our usual format: 3 May, 17 June, 1 August.", "what your usual format is"),
+    (
+        "Translate this sign for the guests who come on Monday: 'Please leave your boots outside.'",
+        "which language the guests speak",
+    ),
+    ("How much is 45 dollars in our money, with last Friday's rate?", "which currency your money is"),
+    (
+        "Sort these names the way the choir director wants it: Tom Bell, Ann Archer, Zoe Bell.",
+        "how the director wants them sorted",
+    ),
+    (
+        "What has the rent of a small flat in my street done since I moved in? Percent per year.",
+        "which street, and when you moved in",
+    ),
+    (
+        "Write a function that reads the log lines of our pump, one record per line, typed, with tests.",
+        "what a log line looks like",
+    ),
+    ("Give the marks for these points by the scale of our school: 12, 17, 9, 20.", "the scale of the school"),
+    (
+        "Which of my three phone plans was the cheapest last year? One sentence, with the difference.",
+        "what each plan cost",
+    ),
+    ("Write the reference for our trainee Paul, two paragraphs, he leaves in May.", "how well he worked"),
+    ("Is 38.2 too high for her, and what can I do tonight?", "who she is, and how old"),
+    ("How late may I still return it? I have the receipt and the box was never opened.", "which shop and country"),
+)
+"""Tasks that say nearly everything, and refer to one thing that is not there. What is missing is named after them, too;
+the decision does without, since its threshold was chosen without them."""

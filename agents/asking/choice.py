@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from upcall.agents.asking.ask_policy import Proposal
-from upcall.agents.asking.missing import word_missing
+from collections.abc import Mapping
+
+from upcall.agents.asking.ask_policy import Proposal, WeighedCandidate
+from upcall.agents.asking.writing import UNKNOWN_REASON, clean_options
 from upcall.questions.question import Question
+from upcall.runs.outputs import ClarificationResponse, Weight
 
 MAX_CHECKED_CANDIDATES = 2
 """The number of candidates that are checked: the next one if the one with the highest weight is dropped."""
 
 
+WHAT_IT_SPOILS: Mapping[Weight, str] = {
+    Weight.HIGH: "All of the result depends on it, and the request does not settle it.",
+    Weight.MEDIUM: "Much of the result depends on it, and the request does not settle it.",
+    Weight.TASTE: "It is a matter of taste, and the request does not settle it.",
+}
+"""The reason of a question that the model gives none for, by what a wrong guess would spoil."""
+
+
 def choose_questions(proposal: Proposal, threshold: float, path: tuple[str, ...]) -> list[Question]:
     """Return the questions worth asking, highest weight first: those whose weight, or whose demand, reaches the
-    threshold.
+    threshold. Each has a reason, and only options that can be chosen from.
 
-    If there are none, it is the one with which the reply concludes, unless the reply lists that too; or the one for
-    what a policy found missing, if the reply names nothing.
+    If there are none, it is the one with which the reply concludes, unless the reply lists that too.
     """
 
     def reaches(value: float) -> bool:
@@ -25,10 +35,19 @@ def choose_questions(proposal: Proposal, threshold: float, path: tuple[str, ...]
     worth = [each for each in proposal.candidates if reaches(each.demand) or reaches(each.weight)]
     if worth:
         kept = sorted(worth, key=lambda each: -each.weight)[: 1 if must_ask else MAX_CHECKED_CANDIDATES]
-        return [each.candidate.to_question(path, each.weight) for each in kept]
+        return [_ask_for(each, reply, path) for each in kept]
     listed = {each.question for each in reply.candidates} | {each.candidate.question for each in proposal.candidates}
     is_put = reply.needs_clarification or (must_ask and not listed)
     if is_put and reply.clarification_question and reply.clarification_question not in listed:
-        return [reply.question(path)]
-    missing = proposal.verdict.missing
-    return [Question(question=word_missing(missing), path=path)] if missing and not listed else []
+        changes = {"options": clean_options(reply.options, None), "reason": reply.reason or UNKNOWN_REASON}
+        return [reply.model_copy(update=changes).question(path)]
+    return []
+
+
+def _ask_for(weighed: WeighedCandidate, reply: ClarificationResponse, path: tuple[str, ...]) -> Question:
+    """Return the question for a candidate; the reason of the reply is that of the question it concludes with."""
+    candidate = weighed.candidate
+    own = reply.reason if candidate.question == reply.clarification_question else ""
+    reason = own or WHAT_IT_SPOILS.get(candidate.weight or Weight.LOW, UNKNOWN_REASON)
+    options = clean_options(candidate.options, candidate.detail)
+    return candidate.model_copy(update={"options": options}).to_question(path, weighed.weight, reason)

@@ -41,7 +41,7 @@ class CopiedQuestions(AskPolicy):
         if _is_copied(asked := reply.clarification_question or "", task):
             details = {each.candidate.question: each.candidate.detail for each in proposal.candidates}
             general = GENERAL[details.get(asked, Detail.OTHER)]
-            reply = reply.model_copy(update={"clarification_question": general, "options": ()})
+            reply = reply.model_copy(update={"clarification_question": general, "options": (), "reason": ""})
         return replace(proposal.map(partial(_reword, task)), reply=reply)
 
 

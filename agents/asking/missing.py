@@ -1,4 +1,4 @@
-"""What a task seems to lack, in the few words of a small model, and the question that asks for it."""
+"""What a task seems to lack, in the few words of a small model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from upcall.lazy_pattern import LazyPattern
 from upcall.options import AskFor
 from upcall.prompts import Prompts
 from upcall.prompts.contexts import MissingContext
-from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, TASTE
-from upcall.questions.question import Question
+from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, REFERRING_EXAMPLES, TASTE
 from upcall.text import one_line
-from upcall.words import holds_most_of
 
 _YOUR_TASTE = LazyPattern(rf"^(your )?{TASTE.strip()}")
 """How what is missing begins in a reply if it is a taste."""
@@ -41,26 +39,11 @@ def read_missing(reply: str) -> str:
     return named if len(named) <= MAX_MISSING_CHARS and named.casefold() != NOTHING else ""
 
 
-def ask_for_missing(question: Question, missing: str) -> Question:
-    """Return a question that asks for what is missing: the given one if it names that, otherwise one made of it.
-
-    A small model often names the right thing in a few words, and then asks about another (docs/benchmarks.md).
-    """
-    if not missing or holds_most_of(question.question, missing):
-        return question
-    return question.model_copy(update={"question": word_missing(missing), "options": (), "default": None})
-
-
-def word_missing(missing: str) -> str:
-    """Return the question for what is missing."""
-    return f"Please tell me: {missing}."
-
-
 @cache
 def _lacking_examples(agent: str, ask: AskFor) -> tuple[LLMMessage, ...]:
     """Return the examples that lack something under a policy, as turns of a chat."""
     lacking: list[tuple[str, str]] = []
-    for request, missing in FIRST_LOOK_EXAMPLES:
+    for request, missing in (*FIRST_LOOK_EXAMPLES, *REFERRING_EXAMPLES):
         if missing == NOTHING or (ask == "essential" and missing.startswith(TASTE)):
             continue
         whose = "your " if missing.startswith(TASTE) else ""

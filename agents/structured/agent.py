@@ -426,7 +426,7 @@ def example_turns(name: str, examples: Iterable[tuple[UserMessage, BaseModel]]) 
     """Return worked examples as turns of a chat: the request, and the reply of the agent called `name`."""
     turns: list[LLMMessage] = []
     for asked, reply in examples:
-        turns += [asked, AssistantMessage(content=reply.model_dump_json(exclude={"reason"}), source=name)]
+        turns += [asked, AssistantMessage(content=reply.model_dump_json(), source=name)]
     return turns
 
 

@@ -11,7 +11,7 @@ import pytest
 from conversation import answers, resumed_as, run, send
 from pydantic import ValidationError
 from scenario import DEEP_CODING
-from scorers import list_needs
+from scorers import list_needs, write_question
 from worlds import roles_in
 
 from upcall.agents import Clarifier
@@ -93,8 +93,8 @@ async def test_policy_that_demands_a_question_gets_the_weightiest() -> None:
 
 
 async def test_policy_names_what_is_missing() -> None:
-    nothing_listed = '{"candidates": [], "needs_clarification": false}'
-    assert await asked(Judge(must_ask=True, missing="the year"), nothing_listed) == ["Please tell me: the year."]
+    written = write_question("In which year?")
+    assert await asked(Judge(must_ask=True, missing="the year"), written) == ["In which year?"]
 
 
 @pytest.mark.parametrize("policy", [NeverPlaces(), LeavesOut(), Rewords()])
@@ -146,14 +146,13 @@ async def test_policy_judges_a_task_once_across_a_resume() -> None:
 
 async def test_policy_reaches_the_clarifier_of_the_root_team(tmp_path: Path) -> None:
     resources = TeamResources(roles_in(tmp_path), ask_policies=[Judge(must_ask=True, missing="the year")])
-    nothing_listed = '{"candidates": [], "needs_clarification": false}'
     replies: dict[str, list[Reply]] = {
         "You are the classifier ": [DEEP_CODING],
-        "You are the clarifier ": [nothing_listed],
+        "You read a task ": [write_question("In which year?")],
     }
     with ScriptedModelClient(replies) as client:
         rest = await run(root_team(lambda _: client, resources, TeamOptions(check_questions=False)), TASK)
-    assert [each.question for each in rest.questions] == ["Please tell me: the year."]
+    assert [each.question for each in rest.questions] == ["In which year?"]
 
 
 async def test_policy_of_ones_own_has_no_declarative_form() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,27 @@ def test_first_look_is_a_score_of_its_own() -> None:
     sure = ask_well.Result(task, "essential", unweighty, 100, 0.9)
     assert (sure.score, sure.asks) == (0.9, True)
     assert not ask_well.Result(task, "essential", None, 100, 0.9).asks
+
+
+@pytest.mark.slow
+def test_questions_are_counted_by_what_a_person_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module, ask_well = _module("ask_well_questions"), _module("ask_well")
+    missing = ask_well.Missing(missing="the style", options=["formal", "warm"], names=["style"])
+    task = ask_well.Task("a", "further", "Write the letter to Ann", {"essential": (missing,)})
+
+    def ask(text: str, *options: str, reason: str | None = None) -> Any:
+        question = Question(question=text, options=[{"label": each} for each in options], context=reason)
+        return module.Asked(task, "essential", question)
+
+    bare, repeated = ask("Which style would you like?"), ask("What is the letter to Ann?", reason="It is needed.")
+    good = ask("Which style does the letter need?", "formal", "warm")
+    assert (bare.hits, bare.is_closed, bare.is_bare, bare.repeats_task) == (True, True, True, False)
+    assert (repeated.hits, repeated.is_closed, repeated.is_bare, repeated.repeats_task) == (False, False, False, True)
+    assert (good.hits, good.is_closed, good.is_bare, good.repeats_task) == (True, True, False, False)
+    table = module.summarise([bare, repeated, good])
+    for line in ("hits +0.67", "options, where it is a choice +0.50", "a reason +0.33", "bare +0.33", "the task +0.33"):
+        assert re.search(line, table)
 
 
 @pytest.mark.slow

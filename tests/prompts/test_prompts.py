@@ -44,6 +44,7 @@ from upcall.prompts.contexts import (
     SearchFirstContext,
     SimulatedUserContext,
     ToolInfo,
+    WriteQuestionContext,
 )
 from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, TASTE
 from upcall.prompts.rendering import FOLDER, PROMPTS
@@ -123,6 +124,7 @@ RENDERED: dict[str, Context] = {
     "simulated_user": SimulatedUserContext("", "Write a parser", ("language: Rust",), "Which language?"),
     "simulated_user_persona": SimulatedUserContext("Terse.", "Write a parser", (), "Which language?"),
     "search_first": SearchFirstContext(tool_names=("search", "read_document")),
+    "write_question": WriteQuestionContext(),
 }
 
 

@@ -22,6 +22,7 @@ from upcall.runs.outputs import (
     Intent,
     QuestionCheck,
     StructuredReply,
+    WrittenQuestion,
 )
 from upcall.runs.plan import Plan, PlanStep
 from upcall.runs.reports import MadeCall, Report, WorkDone
@@ -30,7 +31,7 @@ REPORTS: list[type[Report]] = [
     Report,
     *load_those_here("upcall.workspace.reports:CodingReport", "upcall.research.reports:ResearchReport"),
 ]
-KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, *REPORTS]
+KINDS = [Classification, ClarificationResponse, WrittenQuestion, AmbiguityCheck, Plan, *REPORTS]
 
 
 def keys(schema: object) -> Iterator[str]:
@@ -64,7 +65,6 @@ def test_schema_of_nested_replies_holds_no_defaults() -> None:
 def test_schema_names_its_fields_as_the_prompts_do(kind: type[StructuredReply]) -> None:
     """X8"""
     unseen = {
-        "ClarificationResponse": {"reason"},
         "ResearchReport": {"left_open"},
         "CodingReport": {"files", "commands", "tests"},
     }.get(kind.__name__, set()) | {"warnings"}
@@ -144,7 +144,7 @@ def test_need_to_clarify_needs_a_question(text: dict[str, Any]) -> None:
 @pytest.mark.parametrize("text", [{}, {"clarification_question": None, "options": None, "reason": None}], ids=repr)
 def test_no_need_to_clarify_needs_nothing_else(text: dict[str, Any]) -> None:
     response = ClarificationResponse.model_validate({"needs_clarification": False, **text})
-    assert (response.clarification_question, response.options, response.reason) == (None, (), None)
+    assert (response.clarification_question, response.options, response.reason) == (None, (), "")
 
 
 def test_clarification_becomes_a_question() -> None:

@@ -38,6 +38,12 @@ def list_needs(**weights: str) -> str:
     return json.dumps({"candidates": candidates, "needs_clarification": True})
 
 
+def write_question(question: str = "Which area?", **fields: object) -> str:
+    """Return a reply that asks for what was named as missing, as one of three areas."""
+    written = {"detail": "place", "options": ["the north", "the south"], "reason": "They differ.", "default": ""}
+    return json.dumps({**written, "question": question, **fields})
+
+
 def look(score: float, ask: AskFor = "essential") -> Say:
     """Return the reply that gets this score for a short task."""
     lacking = find_probability(math.log(score / (1 - score)) + find_shift(ask, ""))

@@ -11,7 +11,7 @@ import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from conversation import run, turn
 from scenario import for_team, new_app, requests_of
-from scorers import CLEAR_LOOK, LACKING_LOOK, for_run, list_needs
+from scorers import CLEAR_LOOK, LACKING_LOOK, for_run, list_needs, write_question
 from worlds import roles_in
 
 from upcall import Run, RunStatus, Settings, Upcall
@@ -41,10 +41,11 @@ def classified(missing: object = None, depth: str = "shallow") -> str:
     return json.dumps({"intent": "coding", "research_depth": depth, "missing": missing})
 
 
-def scripted(missing: object = UNIT, **said: Sequence[Reply]) -> ScriptedModelClient:
+def scripted(missing: object = UNIT, written: Sequence[Reply] = (), **said: Sequence[Reply]) -> ScriptedModelClient:
     """Return a model, not a small one, by which a shallow task lacks something; an agent that is not in `said` says
-    nothing."""
-    return ScriptedModelClient(for_team(**{"classifier": [classified(missing)], **said}), small=False)
+    nothing, and `written` is what it says to the request for a question."""
+    replies = for_team(**{"classifier": [classified(missing)], **said})
+    return ScriptedModelClient({"You read a task ": [*written], **replies}, small=False)
 
 
 class Judge(AskPolicy):
@@ -149,9 +150,9 @@ async def test_clarified_task_that_escalates_is_planned_unasked() -> None:
 
 async def test_own_policy_decides_before_the_route_and_once(tmp_path: Path) -> None:
     judge = Judge(must_ask=True, missing=NAMED)
-    with scripted(missing=None, clarifier=['{"candidates": [], "needs_clarification": false}']) as client:
+    with scripted(missing=None, written=[write_question("Which unit?")]) as client:
         rest = await run(team_with(judge, client, tmp_path), TASK)
-    assert [each.question for each in rest.questions] == ["Please tell me: the unit."]
+    assert [each.question for each in rest.questions] == ["Which unit?"]
     assert judge.tasks == [TASK]
 
 
@@ -164,10 +165,9 @@ async def test_own_policy_outweighs_the_models_word(tmp_path: Path) -> None:
 
 async def test_deep_task_is_judged_by_the_clarifier_alone(tmp_path: Path) -> None:
     judge = Judge(must_ask=True, missing=NAMED)
-    replies = for_team(classifier=[classified(UNIT, "deep")], clarifier=[CLEAR])
-    with ScriptedModelClient(replies) as client:
+    with scripted(classifier=[classified(UNIT, "deep")], written=[write_question("Which unit?")]) as client:
         rest = await run(team_with(judge, client, tmp_path), TASK)
-    assert [each.question for each in rest.questions] == ["Please tell me: the unit."]
+    assert [each.question for each in rest.questions] == ["Which unit?"]
     assert judge.tasks == [TASK]
 
 
@@ -217,7 +217,7 @@ async def start(
 
 
 async def test_look_decides_before_the_route_and_is_not_repeated() -> None:
-    run, server = await start([LACKING_LOOK, NAMED], clarifier=[list_needs(unit="low")])
+    run, server = await start([LACKING_LOOK, NAMED, write_question("Which unit?")])
     assert [each.question for each in run.questions] == ["Which unit?"]
     assert run.total_usage.model_calls == server.calls == 4
 
@@ -228,10 +228,12 @@ async def test_look_that_finds_nothing_outweighs_the_models_word(missing: str | 
     assert run.execution_path == ("classifier", "coder")
 
 
-@pytest.mark.parametrize(("looked", "asks"), [([LACKING_LOOK, NAMED], True), ([CLEAR_LOOK], False)])
+@pytest.mark.parametrize(
+    ("looked", "asks"), [([LACKING_LOOK, NAMED, write_question("Which unit?")], True), ([CLEAR_LOOK], False)]
+)
 async def test_task_taken_for_small_talk_is_looked_at(looked: list[Reply], asks: bool) -> None:
     small_talk = '{"intent": "meta", "meta_response": "I am sorry."}'
-    run, _ = await start(looked, said=small_talk, clarifier=[list_needs(unit="low")] if asks else [])
+    run, _ = await start(looked, said=small_talk)
     assert [each.question for each in run.questions] == (["Which unit?"] if asks else [])
     assert run.execution_path == (("classifier", "clarifier") if asks else ("classifier",))
 

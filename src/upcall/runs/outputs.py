@@ -19,7 +19,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 
 from upcall.questions.question import (
     CAMEL_TOO,
@@ -222,11 +221,11 @@ class Candidate(StructuredReply):
         default=None, description="What a wrong guess would spoil."
     )
 
-    def to_question(self, path: tuple[str, ...], weight: float) -> Question:
+    def to_question(self, path: tuple[str, ...], weight: float, reason: str) -> Question:
         """Return the open question that settles it, what it is worth, and what is assumed where nobody answers."""
         assumed = self.assumed[:MAX_QUESTION_CHARS] if self.detail is not Detail.INPUT else None
         changes = {"detail": self.detail, "weight": round(weight, 2), "default": assumed or None}
-        return _question(self.question, self.options, None, path).model_copy(update=changes)
+        return _question(self.question, self.options, reason, path).model_copy(update=changes)
 
 
 class ClarificationResponse(StructuredReply):
@@ -241,7 +240,9 @@ class ClarificationResponse(StructuredReply):
     needs_clarification: bool = Field(description="Whether one of them has to be asked.")
     clarification_question: VisibleText | None = Field(default=None, description="Its question.")
     options: Labels = ()
-    reason: SkipJsonSchema[VisibleText | None] = None
+    reason: VisibleText = Field(
+        default="", description="What depends on the answer, for the user; empty if none is asked."
+    )
 
     @field_validator("candidates", mode="before")
     @classmethod
@@ -282,6 +283,37 @@ def _read_candidate(value: object) -> Candidate | None:
         return Candidate.model_validate({**texts, "options": value.get("options")})
     except ValidationError:
         return None
+
+
+class WrittenQuestion(StructuredReply):
+    """The question for what a task lacks, as a person is to read it."""
+
+    # The subject decides whether there are options, and these what the default can be: hence the order.
+
+    detail: Annotated[Detail, _member(Detail, Detail.OTHER), _one_of(Detail)] = Field(
+        default=Detail.OTHER, description="What it is about."
+    )
+    question: VisibleText = Field(default="", description="One short question.")
+    options: Labels = Field(default=(), description="Two to four short answers; empty where they cannot be guessed.")
+    reason: VisibleText = Field(default="", description="What depends on the answer.")
+    default: VisibleText = Field(default="", description="The likeliest option; empty if none is.")
+
+    def in_words(self) -> str:
+        """See `StructuredReply`."""
+        return f"would like to know: {self.question}"
+
+    def as_proposal(self) -> ClarificationResponse:
+        """Return it as the reply of a model that lists this alone."""
+        candidate = Candidate(
+            detail=self.detail,
+            question=self.question,
+            options=self.options,
+            assumed=self.default,
+            known_from=KnownFrom.USER,
+        )
+        return ClarificationResponse(
+            candidates=(candidate,), needs_clarification=True, clarification_question=self.question, reason=self.reason
+        )
 
 
 class Effect(StrEnum):
