@@ -89,8 +89,14 @@ async def test_trial_that_was_cut_off_says_so() -> None:
 
     results = await experiment(1, policies=["always"], models={"script": ask_on}).run()
     (only,) = results.records
-    assert (only.cut_off, only.note.partition(";")[0]) == (True, "cut off: an agent used up its model calls")
-    assert "1 trials were cut off: an agent used up its model calls, so the result is unfinished." in results.lines()
+    assert (only.cut_off, only.note.partition(";")[0]) == (True, "not finished: an agent used up its model calls")
+    assert "1 trials were cut off at a limit, so their results are unfinished; their notes give it." in results.lines()
+
+
+async def test_trial_that_went_in_circles_is_cut_off() -> None:
+    again = Call("ask_user", {"question": "Which one?"})
+    (only,) = (await experiment(1, policies=["always"], models={"script": lambda _: again}).run()).records
+    assert (only.cut_off, only.note.partition(";")[0]) == (True, "not finished: an agent went in circles")
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,15 @@ async def test_result_is_not_repeated_as_the_last_message() -> None:
     assert page.count("Done.") == 1
 
 
+@pytest.mark.slow
+async def test_page_gives_the_limit_that_ended_a_run() -> None:
+    async with serving(one_agent()) as site, await site.browser("alice") as alice:
+        run = Run(task="Look", user="alice", status=RunStatus.COMPLETED, result="Half.", stop_reason="repeats")
+        await site.service.store.create(run, FIRST)
+        page = await show(alice, f"/runs/{run.id}")
+    assert "Not finished: an agent went in circles; another model may do better." in page
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

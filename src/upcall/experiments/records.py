@@ -16,7 +16,8 @@ from upcall.policy.same_question import question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord
-from upcall.runs.run import MAX_ROUNDS, Run, Usage
+from upcall.runs.run import Run, Usage, was_stopped
+from upcall.ui.stop_reasons import explain_stop
 
 
 class TrialRecord(BaseModel, frozen=True):
@@ -25,7 +26,7 @@ class TrialRecord(BaseModel, frozen=True):
     Attributes:
         success: whether the result is right; None if nothing is expected.
         note: why, or the error of the run; of one that was cut off, that it was.
-        cut_off: whether an agent used up its model calls, so that the result is unfinished.
+        cut_off: whether a limit ended the run before it was done, so that the result is unfinished.
         missing: how many details the task lacks.
         questions: how many the user was asked.
         hits: how many of the missing details were asked for.
@@ -107,7 +108,7 @@ def count_trial(
         status=run.status.value,
         success=check.is_right if check is not None else None,
         note="; ".join(filter(None, _list_notes(run, check))),
-        cut_off=run.stop_reason == MAX_ROUNDS,
+        cut_off=was_stopped(run),
         missing=len(trial.task.missing),
         **counts,
         assumptions=len(assumed),
@@ -122,8 +123,7 @@ def count_trial(
 
 
 def _list_notes(run: Run, check: CheckResult | None) -> Iterator[str]:
-    if run.stop_reason == MAX_ROUNDS:
-        yield "cut off: an agent used up its model calls"
+    yield explain_stop(run)
     yield run.error or (check.reason if check is not None else "")
 
 

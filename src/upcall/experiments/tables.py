@@ -70,7 +70,7 @@ def note_lines(results: Results) -> list[str]:
         lines.append(results.stopped)
     lines += [f"Team {team} is left out: {why}" for team, why in results.broken.items()]
     if cut := sum(each.cut_off for each in results.records):
-        lines.append(f"{cut} trials were cut off: an agent used up its model calls, so the result is unfinished.")
+        lines.append(f"{cut} trials were cut off at a limit, so their results are unfinished; their notes give it.")
     return lines
 
 

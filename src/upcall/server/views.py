@@ -37,6 +37,7 @@ from upcall.server.service import Caller, Service
 from upcall.text import escape_controls, one_line, shorten
 from upcall.ui.listings import name_status
 from upcall.ui.plan_ticks import explain_basis
+from upcall.ui.stop_reasons import explain_stop
 
 MAX_ENTRIES = 100
 """How many entries of a transcript a page shows: the last ones, or those before them."""
@@ -296,6 +297,7 @@ def _templates() -> Environment:
         when=_when,
         who=_who,
         status=name_status,
+        stopped=explain_stop,
         review_question=ask_for_review,
     )
     made.globals["fields_hint"] = FIELDS_HINT
