@@ -115,15 +115,17 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def choose(count: int) -> list[Entry]:
-    """Return the first entries that leave out one thing, each with its twin, from all parts of the data."""
+    """Return entries that leave out one thing, each with its twin, from all parts of the data. Twins that read the same
+    are left out."""
     entries = read_entries()
-    gaps = [each for each in entries.values() if each.gap is not None]
-    step = max(1, len(gaps) // count)
-    return [
-        each
-        for chosen in gaps[::step][:count]
-        for each in (chosen, entries[chosen.data["id"].replace("miss_param", "base")])
+    pairs = [
+        (each, entries[each.data["id"].replace("miss_param", "base")])
+        for each in entries.values()
+        if each.gap is not None
     ]
+    pairs = [(one, twin) for one, twin in pairs if one.as_task().task != twin.as_task().task]
+    step = max(1, len(pairs) // count)
+    return [each for pair in pairs[::step][:count] for each in pair]
 
 
 class World:
@@ -271,12 +273,13 @@ def reply(request: Request) -> Reply:
 
 
 def _find_entry(text: str) -> Entry:
-    return next(each for each in _by_task().values() if each[0] in text)[1]
+    task = max((each for each in _by_task() if each in text), key=len)  # One may begin with another.
+    return _by_task()[task]
 
 
 @cache
-def _by_task() -> Mapping[str, tuple[str, Entry]]:
-    return {each.data["id"]: (each.as_task().task, each) for each in read_entries().values()}
+def _by_task() -> Mapping[str, Entry]:
+    return {each.as_task().task: each for each in read_entries().values()}
 
 
 def _call(text: str, number: int) -> Call:
