@@ -22,6 +22,7 @@ from upcall.errors import ConfigurationError, StoreUnavailable
 from upcall.extensions import find_added
 from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
+from upcall.sections import load_section
 from upcall.storage.connection import Connection
 from upcall.storage.maintenance import stats
 from upcall.storage.store import delete_run
@@ -239,6 +240,27 @@ def test_section_of_a_guest_is_read(guests: MadeGuests, monkeypatch: pytest.Monk
     assert Settings.read().section(type(section)).model_dump() == {"symbol": "*"}
     monkeypatch.setenv("UPCALL_STARS__SYMBOL", "+")
     assert Settings.read().section(type(section)).model_dump() == {"symbol": "+"}
+
+
+ASK_FOR_ONE = """
+import sys
+from upcall import Settings
+from upcall.notifications.config import NotificationsSettings
+Settings.read(None).section(NotificationsSettings)
+print([name for name in sys.modules if name.startswith("upcall.") and name.endswith(".settings")])
+"""
+
+
+@pytest.mark.needs("notifications")
+def test_section_that_is_asked_for_loads_no_other() -> None:
+    done = subprocess.run([sys.executable, "-c", ASK_FOR_ONE], capture_output=True, text=True, check=True)
+    assert done.stdout == "['upcall.settings']\n"
+
+
+def test_section_by_another_name_of_its_class_is_found(guests: MadeGuests) -> None:
+    guests.add("stars", "settings", f"{SECTION}\nSky = Stars", stars="Sky")
+    kind = load_section("stars")
+    assert (kind.__name__, Settings.read().section(kind).model_dump()) == ("Stars", {"symbol": "*"})
 
 
 @pytest.mark.parametrize(
