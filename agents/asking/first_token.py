@@ -18,8 +18,8 @@ SHIFTS: Mapping[AskFor, float] = {"essential": -1.5, "preferences": -0.9}
 benchmarks/data/ask_well_kinds.jsonl and in ask_well_more.jsonl (docs/benchmarks.md); other models were not measured."""
 
 MORE_FOR_SHORT: Mapping[AskFor, float] = {"essential": 1.1, "preferences": 0.0}
-"""What is added to that for a short request. A model finds something missing in nearly
-anything so short: with the shift of long requests, 8 of 16 clear tasks of the split "tune" got a question."""
+"""What is added to that for a short request. A small model finds something missing in nearly anything short: with the
+shift of long requests, 8 of 16 clear tasks of the split "tune" got a question; with this, 3."""
 
 SHORT_WORDS, LONG_WORDS = 20, 35
 """Up to how many words a request is short, and from how many on it is long; between them, it is in part."""

@@ -16,7 +16,7 @@ from places import ROOT
 
 import upcall
 from upcall import Question
-from upcall.testing import Call
+from upcall.testing import Call, ScriptedModelClient
 
 BENCHMARKS = ROOT / "benchmarks"
 SOURCES = Path(upcall.__file__).parent.parent
@@ -80,6 +80,26 @@ def test_questions_are_counted_by_what_a_person_needs(monkeypatch: pytest.Monkey
     table = module.summarise([bare, repeated, good])
     for line in ("hits +0.67", "options, where it is a choice +0.50", "a reason +0.33", "bare +0.33", "the task +0.33"):
         assert re.search(line, table)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("experiments", "workspace")
+async def test_routed_runs_are_cut_at_question_or_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module = _module("ask_well_routed")
+    tasks = module.read_file(BENCHMARKS / "data/ask_well_routed.jsonl")
+    lacking, clear = ([each for each in tasks if bool(each.wanted["essential"]) is kind] for kind in (True, False))
+    assert len(lacking) == len(clear) == 50
+    classified = '{"intent": "coding", "research_depth": "shallow", "missing": %s}'
+    replies = {
+        "You are the classifier ": [classified % '"it"', classified % "null"],
+        "You are the clarifier ": ['{"needs_clarification": true, "clarification_question": "Which?"}'],
+        "You are the coder ": ["Done."],
+    }
+    client = ScriptedModelClient(replies, small=False)
+    done = await module.measure_routed([client], [lacking[0], clear[0]], module.Conditions("essential"))
+    assert [(each.asks, each.end) for each in done] == [(True, "awaiting_clarification"), (False, "coder")]
+    assert "recall" in module.summarise(done)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from upcall.options import TeamOptions
 from upcall.questions.question import Detail
 from upcall.runs.asked_topics import AskedTopic
 from upcall.teams import TeamResources, root_team
-from upcall.testing import Call, LoopbackServer, Reply, ScriptedModelClient
+from upcall.testing import Call, Fail, LoopbackServer, Reply, ScriptedModelClient
 
 pytestmark = pytest.mark.needs("workspace")
 
@@ -226,6 +226,19 @@ async def test_look_decides_before_the_route_and_is_not_repeated() -> None:
 async def test_look_that_finds_nothing_outweighs_the_models_word(missing: str | None) -> None:
     run, _ = await start([CLEAR_LOOK], missing, coder=DONE)
     assert run.execution_path == ("classifier", "coder")
+
+
+async def test_look_before_the_route_is_not_repeated_by_a_resume() -> None:
+    """The clarifier's own call fails, and another driver resumes the run."""
+    looks: list[Reply] = [LACKING_LOOK, NAMED, Fail(400, "no"), write_question("Which unit?")]
+    replies = for_run(looks=looks, classifier=[classified()], clarifier=[])
+    with LoopbackServer(replies, owned_by="llamacpp") as server:
+        models = {"model": "m", "base_url": server.base_url, "max_retries": 0, "small": True}
+        settings = Settings.read(None, models=models, questions={"check_questions": False}, store={"path": "runs.db"})
+        failed = await Upcall(settings=settings).start(TASK)
+        run = await Upcall(settings=settings).resume(failed.id)
+    assert failed.status is RunStatus.FAILED
+    assert [each.question for each in run.questions] == ["Which unit?"]
 
 
 @pytest.mark.parametrize(
