@@ -228,7 +228,7 @@ async def test_look_that_finds_nothing_outweighs_the_models_word(missing: str | 
     assert run.execution_path == ("classifier", "coder")
 
 
-async def test_look_before_the_route_is_not_repeated_by_a_resume() -> None:
+async def test_resume_repeats_no_look_before_the_route() -> None:
     """The clarifier's own call fails, and another driver resumes the run."""
     looks: list[Reply] = [LACKING_LOOK, NAMED, Fail(400, "no"), write_question("Which unit?")]
     replies = for_run(looks=looks, classifier=[classified()], clarifier=[])
