@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Unpack
@@ -72,6 +72,9 @@ FEW_EXAMPLES = 2
 
 MAX_TOOL_ROUNDS = 5
 """The maximum number of tool call batches per turn; then the model has to answer with its findings."""
+
+MAX_QUESTION_TOKENS = 500
+"""The most tokens of a question that a small model writes: five times what it takes."""
 
 _log = logging.getLogger("upcall")
 
@@ -315,7 +318,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             *_question_examples(self.name, len(examples), self._parts.prompts),
             UserMessage(content=self._show(request), source="user"),
         ]
-        return self._request(messages, WrittenQuestion, check=check)
+        requested = self._request(messages, WrittenQuestion, check=check)
+        return replace(requested, small_limit=MAX_QUESTION_TOKENS)
 
     def _take_written(self, result: Result) -> Step:
         """Ask the written question, unless the task settles it; or in words of our own, where the model wrote none."""

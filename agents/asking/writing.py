@@ -34,6 +34,9 @@ _MIN_REPEATED_WORDS = 4
 UNKNOWN_REASON = "The result depends on it, and the request does not settle it."
 """The reason of a question whose model gives none."""
 
+HOW_TO_GIVE_INPUT = "You can paste it, or name a file."
+"""Stands after the reason for a text, code or data."""
+
 UNKNOWN_FOCUS = (
     "What the result depends on could not be found out. If you skip this, the request is taken as it stands."
 )
@@ -72,6 +75,8 @@ def find_fault(written: WrittenQuestion, request: str) -> str | None:
         return f"the user can choose the {written.detail}; give two to four options that suit the task"
     if not options and not _speaks_of(question, request):
         return "it could be asked about any task; name what it is about in this one"
+    if not options and written.detail is not Detail.INPUT and _only_names(question):
+        return "it only names a thing; ask what about it you need to know"
     return None
 
 
@@ -91,6 +96,8 @@ def polish(written: WrittenQuestion) -> WrittenQuestion:
         question = question[: found[-1].end()]  # "... You can paste it." helps, but a question ends as one.
     options = () if written.options in _EXAMPLE_OPTIONS else clean_options(written.options, written.detail)
     reason = "" if written.reason in {written.question, *_EXAMPLE_REASONS} else written.reason
+    if written.detail is Detail.INPUT:
+        reason = f"{reason or UNKNOWN_REASON} {HOW_TO_GIVE_INPUT}"
     default = next((each for each in options if each.casefold() == written.default.casefold()), "")
     changes = {"question": question, "options": options, "reason": reason or UNKNOWN_REASON, "default": default}
     return written.model_copy(update=changes)
@@ -118,6 +125,14 @@ def ask_generally(request: str, path: tuple[str, ...]) -> Question:
     """Return the question where nothing is known to be missing, but the model's reply cannot be used (S0-62)."""
     task = shorten(request, MAX_SHOWN_TASK_CHARS)
     return Question(question=f'What matters most to you in "{task}"?', context=UNKNOWN_FOCUS, path=path)
+
+
+def _only_names(question: str) -> bool:
+    """Whether a question has a single word that says something: "What is the car?". Other scripts than Latin join their
+    words."""
+    return (
+        question.isascii() and len([each for each in SEARCH.content_words(question) if len(each) > _MAX_SIGN_CHARS]) < 2
+    )
 
 
 def _repeats(question: str, request: str) -> bool:

@@ -45,6 +45,7 @@ async def call_in_forms(
     tools: Sequence[ToolSchema] = (),
     shape: ReplyShape | None = None,
     timeout: float | None = None,
+    small_limit: int | None = None,
     stream: bool = False,
     note_refused: Callable[[int], None] | None = None,
 ) -> AsyncGenerator[Read, None]:
@@ -64,6 +65,7 @@ async def call_in_forms(
             json_output=form,
             stream=stream,
             timeout=timeout,
+            small_limit=small_limit,
             shape=shape,
             cancellation_token=token,
         )

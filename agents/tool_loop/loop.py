@@ -70,6 +70,7 @@ class CallRequest:
         note_refused: gets the number of forms that the server refused.
         client: who gets it, if not the agent's own model.
         timeout: seconds.
+        small_limit: the most tokens of the reply of a small model.
     """
 
     messages: Sequence[LLMMessage]
@@ -80,6 +81,7 @@ class CallRequest:
     note_refused: Callable[[int], None] | None = None
     client: ChatCompletionClient | None = None
     timeout: float | None = None
+    small_limit: int | None = None
 
 
 StateT = TypeVar("StateT", bound=AgentState)
@@ -217,6 +219,7 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
                 tools=request.offered,
                 shape=request.shape,
                 timeout=request.timeout,
+                small_limit=request.small_limit,
                 stream=self._parts.settings.stream,
                 note_refused=request.note_refused,
             )

@@ -27,6 +27,7 @@ from web_servers import serving
 from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
 from upcall.agents.asking.first_token import find_shift, read_first_look
+from upcall.agents.clarifier import MAX_QUESTION_TOKENS
 from upcall.execution.embeddings import embedder_for
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
@@ -140,6 +141,11 @@ async def test_missing_aspects_are_named_to_the_model_that_writes(servers: Any, 
     assert server.requests[2].messages[-1]["content"] == (
         "Summarise the report\n\n(What only the user can tell: the area)"
     )
+
+
+async def test_small_model_cannot_write_without_end(servers: Any, build: Build) -> None:
+    await send(build(server := servers(LACKING_LOOK, NAMED, WRITTEN)), "Summarise the report")
+    assert [each.body.get("max_tokens") for each in server.requests] == [1, None, MAX_QUESTION_TOKENS]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scorers import list_needs, write_question
 from test_ask_policies import Judge
 
 from upcall.agents import Clarifier
-from upcall.agents.asking.writing import UNKNOWN_REASON, clean_options
+from upcall.agents.asking.writing import HOW_TO_GIVE_INPUT, UNKNOWN_REASON, clean_options
 from upcall.autogen.messages import event_warnings
 from upcall.questions.question import Detail, Question
 from upcall.testing import Reply, ScriptedModelClient
@@ -69,6 +69,11 @@ async def test_what_follows_the_question_is_dropped() -> None:
     assert (await ask(write_question("Which area? You can name several."))).question == "Which area?"
 
 
+async def test_text_can_be_pasted() -> None:
+    question = await ask(write_question("What is the leaflet?", detail="input"))
+    assert question.context == f"They differ. {HOW_TO_GIVE_INPUT}"
+
+
 @pytest.mark.parametrize("detail", [Detail.INPUT, Detail.BUDGET])
 async def test_text_or_amount_has_neither_options_nor_default(detail: Detail) -> None:
     question = await ask(write_question("How long is the leaflet?", detail=detail, default="the north"))
@@ -107,6 +112,7 @@ def test_options_can_be_chosen_from(written: list[str], kept: tuple[str, ...]) -
         (write_question("In which country do you want the driving licence?"), "that of an example"),
         (write_question("Which colours?", options=["in German", "in French"]), 'the task already says "in German"'),
         (write_question("Which style for the leaflet?", detail="style", options=[]), "two to four options"),
+        (write_question("What is the pump?", detail="other", options=[]), "only names a thing"),
         (write_question("Which style would it be?", detail="other", options=[]), "any task"),
     ],
 )

@@ -44,6 +44,7 @@ async def call_model(
     stream: bool = False,
     timeout: float | None = None,
     first_token: bool = False,
+    small_limit: int | None = None,
     shape: ReplyShape | None = None,
 ) -> AsyncGenerator[Read, None]:
     """Yield text for a person (only with `stream`), then the whole `CreateResult` as the last item.
@@ -57,7 +58,8 @@ async def call_model(
     the timeout of the request holds if that is longer; in any stream of our client it holds too, and what is empty is
     nothing. With `first_token` only one token is generated, with the log
     probabilities of its alternatives; if the server is not known to return them, no request is sent, and the reply is
-    `NO_CALL`.
+    `NO_CALL`. `small_limit` is the most tokens that a small model of our client generates: one that repeats itself
+    inside a structured reply would not end by itself, and no timeout ends it, since pieces keep coming.
 
     Raises:
         ModelError: the call failed; it says what to do.
@@ -73,6 +75,8 @@ async def call_model(
         options["keeps_format"] = True  # `upcall.agents.tool_loop.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
+    elif small_limit is not None and is_ours and is_slow:
+        options["extra_create_args"] = {"max_tokens": small_limit}
     first_timeout = timeout
     if is_ours and own is not None and timeout is not None and is_slow:
         first_timeout = max(timeout, own.request_timeout)
