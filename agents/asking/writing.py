@@ -70,7 +70,7 @@ def find_fault(written: WrittenQuestion, request: str) -> str | None:
         return "the question has to be in the language of the task"
     if _repeats(question, request):
         return "that is what the task wants to know; ask for what only the user can tell"
-    options = clean_options(written.options, written.detail)
+    options = _choose_options(written)
     if not options and written.detail in CHOICES:
         return f"the user can choose the {written.detail}; give two to four options that suit the task"
     if not options and not _speaks_of(question, request):
@@ -94,7 +94,7 @@ def polish(written: WrittenQuestion) -> WrittenQuestion:
     question = written.question
     if found := [*_ENDS_QUESTION.finditer(question)]:
         question = question[: found[-1].end()]  # "... You can paste it." helps, but a question ends as one.
-    options = () if written.options in _EXAMPLE_OPTIONS else clean_options(written.options, written.detail)
+    options = _choose_options(written)
     reason = "" if written.reason in {written.question, *_EXAMPLE_REASONS} else written.reason
     if written.detail is Detail.INPUT:
         reason = f"{reason or UNKNOWN_REASON} {HOW_TO_GIVE_INPUT}"
@@ -150,6 +150,13 @@ def _join_words(option: str) -> str:
 
 def _holds(request: str, words: str) -> bool:
     return f" {words} " in f" {' '.join(SEARCH.split(request))} "
+
+
+def _choose_options(written: WrittenQuestion) -> tuple[str, ...]:
+    """Return the options that stay, unless the model has them from its prompt."""
+    if written.options in _EXAMPLE_OPTIONS or {*written.options} <= {*Detail}:
+        return ()
+    return clean_options(written.options, written.detail)
 
 
 def _speaks_of(question: str, request: str) -> bool:

@@ -59,9 +59,10 @@ async def test_question_without_a_reason_gets_one(reason: str) -> None:
     assert (await ask(write_question(reason=reason))).context == UNKNOWN_REASON
 
 
-async def test_what_a_small_model_copies_from_an_example_is_dropped() -> None:
-    written = write_question(reason="Each country has its own tests and fees.", options=["Linux", "Windows Server"])
-    question = await ask(written)
+@pytest.mark.parametrize("copied", [["Linux", "Windows Server"], ["input", "meaning", "place"]])
+async def test_what_a_small_model_copies_from_its_prompt_is_dropped(copied: list[str]) -> None:
+    reason = "Each country has its own tests and fees."
+    question = await ask(write_question("Who reads the leaflet?", reason=reason, options=copied))
     assert (question.context, question.options) == (UNKNOWN_REASON, ())
 
 
@@ -112,6 +113,7 @@ def test_options_can_be_chosen_from(written: list[str], kept: tuple[str, ...]) -
         (write_question("In which country do you want the driving licence?"), "that of an example"),
         (write_question("Which colours?", options=["in German", "in French"]), 'the task already says "in German"'),
         (write_question("Which style for the leaflet?", detail="style", options=[]), "two to four options"),
+        (write_question("What is the task asking for?", options=["input", "meaning"]), "any task"),
         (write_question("What is the pump?", detail="other", options=[]), "only names a thing"),
         (write_question("Which style would it be?", detail="other", options=[]), "any task"),
     ],
