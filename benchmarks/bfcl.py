@@ -4,8 +4,8 @@
     python benchmarks/bfcl.py FOLDER --base-url http://127.0.0.1:18080/v1 --model NAME --entries 20
     python benchmarks/bfcl.py FOLDER --entries 200          # a script that knows the way, and asks for what is missing
 
-Each entry is tried twice: as ``multi_turn_miss_param`` has it, where one request leaves something out that the user
-says a turn later, and as its twin in ``multi_turn_base``, where all is said. An agent gets the requests of all turns at
+Each entry is tried twice: as the category miss_param has it, where one request leaves something out that the user
+says a turn later, and as its twin in the category base, which lacks nothing. An agent gets the requests of all turns at
 once, numbered, with the entry's simulators as its tools; what the user says later is what the simulated user answers
 when asked. An entry is right if BFCL's own checker finds the state, and the results of the calls, of the entry's
 solution. Since the turns come at once, the figures are none for BFCL's own table.
@@ -74,7 +74,7 @@ class Entry:
 
     @property
     def gap(self) -> int | None:
-        """The turn that leaves something out, which the user says in the next one; None if all is said."""
+        """The turn that leaves something out, which the user says in the next one; None if nothing is missing."""
         return next((place for place, calls in enumerate(self.turns) if not calls), None)
 
     @property
