@@ -262,7 +262,7 @@ class Upcall(RunReader):
         workspace: str | Path | None = None,
         new_id: str | None = None,
         replace: bool = False,
-        keep_effects: bool = False,
+        keep_effects: bool | str = False,
         also: Mapping[str, AnswerValue] | None = None,
     ) -> Run:
         """Fork a run: repeat it from one of its questions with another answer, up to its next pause.
@@ -274,7 +274,8 @@ class Upcall(RunReader):
 
         With `replace` the fork takes the place of the run (``run.replaced_by``): a run at work is stopped after its
         step, the files that depended on the answer are put back, calls of `reversible` tools are taken back, and the
-        run is over. Effects that cannot be taken back are refused, unless `keep_effects` says that they may stay.
+        run is over. Effects that cannot be taken back are refused, unless `keep_effects` says that they may stay: True
+        for whatever remains, or the `bill` of `app.forks.plan` for the effects on that alone.
         `also` are other answers to further questions, by id: one branch for all of them does less again than one each.
 
         Raises:
@@ -312,7 +313,7 @@ class Upcall(RunReader):
         workspace: str | Path | None = None,
         new_id: str | None = None,
         replace: bool = False,
-        keep_effects: bool = False,
+        keep_effects: bool | str = False,
         also: Mapping[str, AnswerValue] | None = None,
     ) -> Stream:
         """Fork like `fork`; yield the events, then the `Run`."""

@@ -148,7 +148,7 @@ class EffectsRemain(CallerError):
         done = f"Run {stopped} is stopped; to go on: upcall resume {stopped}." if stopped else "Nothing was done."
         super().__init__(
             f"{count} that depended on the earlier answer cannot be taken back: {'; '.join(effects)}. "
-            f"{done} To do the rest again all the same: --keep-effects (keep_effects=True)."
+            f"{done} To do the rest again all the same: --keep-effects (keep_effects=True; over HTTP, its bill)."
         )
         self.effects = tuple(effects)
 

@@ -116,6 +116,31 @@ async def test_human_allows_what_cannot_be_taken_back(tmp_path: Path) -> None:
     assert (branch.result, booking.booked) == ("Built with FastAPI in red.", ["Express", "FastAPI"])
 
 
+async def test_bill_allows_the_effects_on_it_alone(tmp_path: Path) -> None:
+    booking = Booking(tmp_path)
+    run_id, question_id = (await booking.app.start("Build it")).id, (await booking.find("Which framework?"))[1]
+    bill = (await booking.app.forks.plan(run_id, question_id, replace=True)).bill
+    booking.file.unlink()
+    with pytest.raises(CallerError, match="could not be taken back"):
+        await booking.app.fork(run_id, question_id, "FastAPI", replace=True, keep_effects=bill)
+    booking.can_cancel = False
+    with pytest.raises(CallerError, match="does not say how any more"):
+        await booking.app.fork(run_id, question_id, "FastAPI", replace=True, keep_effects=bill)
+    branch = await booking.app.fork(run_id, question_id, "FastAPI", replace=True, keep_effects=True)
+    assert branch.result == "Built with FastAPI in red."
+
+
+async def test_effect_made_since_is_on_no_bill(tmp_path: Path) -> None:
+    booking, first = await begin_at_work(tmp_path, can_cancel=False)
+    run_id, question_id = await booking.find("Which framework?")
+    bill = (await booking.app.forks.plan(run_id, question_id, replace=True)).bill
+    booking.may_end.set()
+    await first
+    with pytest.raises(EffectsRemain) as refused:
+        await booking.app.fork(run_id, question_id, "FastAPI", replace=True, keep_effects=bill)
+    assert (len(refused.value.effects), booking.booked) == (1, ["Express"])
+
+
 async def test_failing_undo_changes_nothing(tmp_path: Path) -> None:
     booking = Booking(tmp_path)
     run = await booking.app.start("Build it")
@@ -223,7 +248,7 @@ async def test_run_being_replaced_is_not_pruned(tmp_path: Path) -> None:
         assert (await prune(store, statuses=[run.status], last_checkpoints=1, dry_run=dry_run)).runs == []
     booking.may_cancel.set()
     assert ((await branch).result, booking.booked) == ("Built with FastAPI in red.", ["FastAPI"])
-    assert (await prune(store, statuses=[run.status])).runs == [run.id, (await branch).id]
+    assert {*(await prune(store, statuses=[run.status])).runs} == {run.id, (await branch).id}
 
 
 async def test_cancelled_run_is_not_replaced(tmp_path: Path) -> None:

@@ -113,6 +113,20 @@ async def test_bill_of_a_branch_over_http() -> None:
         assert (unknown.status_code, "has no question" in unknown.text) == (400, True)
 
 
+async def test_effects_are_kept_over_http_by_their_bill() -> None:
+    booked: list[str] = []
+    async with serving(booking(booked, can_cancel=False), **ASSUME) as site, await site.caller() as client:
+        at, other = await begin(client)
+        plan = (await client.get(f"/api{at}/fork", params={"question": other["question"], "replace": "true"})).json()
+        wanted = {"question": other["question"], "answer": "FastAPI", "replace": True}
+        for kept, status in ((False, 400), ("another bill", 400), (True, 422)):
+            refused = await client.post(f"/api{at}/fork", json={**wanted, "keep_effects": kept})
+            assert (refused.status_code, booked) == (status, ["Express"])
+        begun = (await client.post(f"/api{at}/fork", json={**wanted, "keep_effects": plan["bill"]})).json()
+        assert (await settle(client, begun["run_id"]))["result"] == "Built with FastAPI."
+        assert booked == ["Express", "FastAPI"]
+
+
 async def test_assumed_question_is_not_declined_afterwards() -> None:
     async with serving(booking([]), **ASSUME) as site, await site.caller() as client:
         at, other = await begin(client)

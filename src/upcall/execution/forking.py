@@ -25,7 +25,7 @@ from upcall.errors import (
 )
 from upcall.execution.access import RunAccess
 from upcall.execution.driver import Driver, Stream
-from upcall.execution.forks import ForkPoint, copy_workspace, fork_run, locate_fork
+from upcall.execution.forks import ForkPoint, copy_workspace, fork_run, locate_fork, sign_effects
 from upcall.execution.prices import Prices
 from upcall.execution.replacing import Reversal, plan_reversal, reverse_effects
 from upcall.execution.sending import request_stop
@@ -71,7 +71,8 @@ class ForkRequest:
         new_id: the id of the fork.
         workspace: the folder of its files, if not a copy of the run's.
         replace: whether it takes the place of its run.
-        keep_effects: whether it does so though some effects remain.
+        keep_effects: whether it does so though some effects remain; with the digest of a bill (`ForkPlan.bill`) only if
+            they are those of this bill, and all others can be taken back.
     """
 
     run_id: str
@@ -80,7 +81,7 @@ class ForkRequest:
     new_id: str
     workspace: str | Path | None = None
     replace: bool = False
-    keep_effects: bool = False
+    keep_effects: bool | str = False
     others: Mapping[str, AnswerValue] = field(default_factory=dict)
 
 
@@ -158,7 +159,7 @@ class Forker:
         forked, checkpoint = fork_run(run, point, given, wanted.new_id, begins)
         Prices.require(self.settings, forked)
         reversal = await plan_reversal(self.driver.store, of, point) if wanted.replace else Reversal()
-        if reversal.remaining and not wanted.keep_effects:
+        if reversal.remaining and wanted.keep_effects not in (True, sign_effects(reversal.remaining)):
             raise EffectsRemain(reversal.remaining, stopped)
         return _Branch(of, point, named, given, forked, checkpoint, reversal)
 
@@ -180,7 +181,7 @@ class Forker:
                 branch.reversal,
                 built.team,
                 access.user,
-                keeps_effects=wanted.keep_effects,
+                keeps_effects=wanted.keep_effects is True,
             )
             async with reversing as of:
                 # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -94,6 +95,11 @@ class ForkPlan:
     effects: tuple[str, ...] = ()
     taken_back: tuple[str, ...] | None = None
 
+    @property
+    def bill(self) -> str:
+        """A digest of the effects: by it somebody says which of them may stay."""
+        return sign_effects(self.effects)
+
     def as_json(self) -> dict[str, Any]:
         """Return the plan as a JSON object for the command line."""
         return {
@@ -107,6 +113,7 @@ class ForkPlan:
                 "tokens": self.tokens_again,
                 "effects": list(self.effects),
             },
+            "bill": self.bill,
             **({} if self.taken_back is None else {"taken_back": list(self.taken_back)}),
         }
 
@@ -220,6 +227,11 @@ def fork_run(
         }
     )
     return forked.apply(begins), start
+
+
+def sign_effects(effects: Iterable[str]) -> str:
+    """Return a digest of effects, as they are shown."""
+    return sha256("\n".join(effects).encode(errors="replace")).hexdigest()[:16]
 
 
 def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:

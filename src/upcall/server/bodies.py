@@ -126,14 +126,14 @@ class Fork(Body):
 
     Attributes:
         replace: whether the branch takes the place of the run.
-        keep_effects: whether it does so though some effects cannot be taken back.
+        keep_effects: the ``bill`` that was shown, where its effects, which cannot be taken back, may stay.
         also: where it does, other answers to further questions, by their ids.
     """
 
     question: str
     answer: Value
     replace: bool = False
-    keep_effects: bool = False
+    keep_effects: Literal[False] | str = False
     also: dict[str, Value] = Field(default_factory=dict)
 
 

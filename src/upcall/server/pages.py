@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -20,13 +19,11 @@ from upcall.app import Upcall
 from upcall.errors import (
     AnswerError,
     CallerError,
-    EffectsRemain,
     NotAllowed,
     OverrulesAssumption,
     UnknownQuestion,
     UpcallError,
 )
-from upcall.execution.forks import ForkPlan
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
@@ -141,7 +138,6 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             known=beside.answered,
             beside=beside,
             replacing=None if is_over else await app.forks.plan(run.id, question_id, replace=True, user=caller.user),
-            sign_effects=sign_effects,
             wrong=wrong,
             key=identity.new_id(),
         )
@@ -296,12 +292,14 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             return await show_fork(caller, run_id, question, answer)
         replaces = how == "replace"
         try:
-            if replaces and keep:  # For what was shown: a run at work may have done more meanwhile.
-                plan = await service.app_for(caller).forks.plan(run_id, question, replace=True, user=caller.user)
-                if plan.effects and sign_effects(plan) != seen:
-                    raise EffectsRemain(plan.effects)
+            kept: bool | str = False
+            if replaces and keep:  # For what was shown; of a run that was cut off, also what turns out to stay.
+                app = service.app_for(caller)
+                plan = await app.forks.plan(run_id, question, replace=True, user=caller.user)
+                is_cut_off = bool((await app.get(run_id, user=caller.user)).replacing)
+                kept = True if is_cut_off and plan.bill == seen else seen
             new_id = await begin_fork(
-                service, caller, run_id, question, answer, key, replace=replaces, keep_effects=bool(keep)
+                service, caller, run_id, question, answer, key, replace=replaces, keep_effects=kept
             )
         except NotAllowed:
             raise
@@ -419,11 +417,6 @@ def _read_answer(question: str, choices: list[str], own: str, act: str) -> Answe
     if act in (Outcome.SKIPPED, Outcome.DECLINED):
         return Answer(question_id=question, outcome=Outcome(act), text=own)
     return join_fields(choices, own)
-
-
-def sign_effects(plan: ForkPlan) -> str:
-    """Return a digest of the effects that stay, by which a form says which of them were shown."""
-    return sha256("\n".join(plan.effects).encode()).hexdigest()
 
 
 def _write_value(value: AnswerValue) -> str | None:

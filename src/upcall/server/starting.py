@@ -102,7 +102,7 @@ async def begin_fork(
     key: str | None,
     *,
     replace: bool = False,
-    keep_effects: bool = False,
+    keep_effects: bool | str = False,
     also: Mapping[str, AnswerValue] | None = None,
 ) -> str:
     """Begin a branch of a run, maybe in its place, and return its id. With a key used before for the same request,
