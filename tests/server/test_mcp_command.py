@@ -88,6 +88,7 @@ async def test_question_reaches_the_client_in_the_middle_of_calls() -> None:
             "start",
             "inbox",
             "answer",
+            "overrule",
             "say",
             "stop",
             "show",

@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import mimetypes
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import aclosing
 from hashlib import sha256
 from typing import NamedTuple
@@ -38,7 +38,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from upcall.errors import CallerError, UnknownQuestion, UpcallError
+from upcall.errors import CallerError, OverrulesAssumption, UnknownQuestion, UpcallError
 from upcall.questions.matching import AnswerValue
 from upcall.runs.run import Run, Usage
 from upcall.runs.states import RunStatus
@@ -57,9 +57,10 @@ from upcall.server.events import (
     follow_run,
     respond_with,
 )
+from upcall.server.overruling import sign_plan
 from upcall.server.problems import describe
 from upcall.server.service import Caller, Service
-from upcall.server.starting import begin_run, is_begun
+from upcall.server.starting import begin_fork, begin_run, is_begun
 from upcall.server.uploads import Sent
 
 
@@ -162,10 +163,51 @@ class _AguiExchange:
         reader, conversation = self._listen(run.id)
         for each in await self._recall(reader, conversation):
             yield each
-        await self._service.answer(self._caller, run.id, values)
+        try:
+            await self._service.answer(self._caller, run.id, values)
+        except OverrulesAssumption:
+            async for event in self._overrule(run, values):
+                yield event
+            return
         if self._app.access.owns(run, self._caller.user):
             await self._wake(run.id)
         async for event in self._follow(reader, conversation, run.total_usage, values):
+            yield event
+
+    async def _overrule(self, run: Run, values: Mapping[str, AnswerValue]) -> AsyncGenerator[BaseEvent]:
+        """Begin a branch in the place of a run, with other answers than the assumed ones, and follow it: once
+        `forwardedProps.upcall.consent` is that of the plan, which is sent first.
+
+        Raises:
+            CallerError: it is not.
+        """
+        if confirmed := [each for each in values if not run.records[each].is_provisional]:
+            raise CallerError(f"Answer question {confirmed[0]} by itself: for it nothing is assumed.")
+        (question_id, answer), *others = values.items()
+        also = dict(others)
+        plan = await self._app.forks.plan(run.id, question_id, replace=True, also=also, user=self._caller.user)
+        if self._option("consent") != (consent := sign_plan(run.id, plan)):
+            yield CustomEvent(name="upcall.plan", value={**plan.as_json(), "consent": consent})
+            raise CallerError(
+                "Another answer was assumed, and the run has continued with that. Show the plan (upcall.plan), "
+                "then send the answer again with its consent in forwardedProps.upcall."
+            )
+        kept = plan.bill if plan.effects else False
+        branch = await begin_fork(
+            self._service,
+            self._caller,
+            run.id,
+            question_id,
+            answer,
+            None,
+            replace=True,
+            keep_effects=kept,
+            also=also,
+        )
+        reader, conversation = self._listen(branch)
+        for each in await self._recall(reader, conversation):
+            yield each
+        async for event in self._follow(reader, conversation, Usage()):
             yield event
 
     async def _say(self, run: Run, new_id: str) -> AsyncGenerator[BaseEvent]:

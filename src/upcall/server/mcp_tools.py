@@ -1,4 +1,4 @@
-"""The same runs as tools of the Model Context Protocol: start, inbox, answer, say, stop, show.
+"""The same runs as tools of the Model Context Protocol: start, inbox, answer, overrule, say, stop, show.
 
 If the client can ask its user, the questions of a run appear there. Until the specification of 2025-11-25 it is asked
 in the middle of the call. Since that of 2026-07-28 the call's result says which input is required, and the client makes
@@ -39,6 +39,7 @@ from upcall.server.mcp_package import (
     require_input,
     takes_requests,
 )
+from upcall.server.overruling import Overruling, overrule
 from upcall.server.own_choice import ELSEWHERE, is_refusal
 from upcall.server.problems import describe
 from upcall.server.service import Caller, Service
@@ -125,6 +126,26 @@ def make_mcp(service: Service, find_caller: FindCaller) -> McpServer:
                 value = Answer(question_id=question_id, outcome=Outcome(outcome), text=str(answer or ""))
             required = await conversation.pass_on(run_id, question_id, value)
             return required or await conversation.take_further(run_id)
+
+    @made.tool(name="overrule")
+    async def overrule_assumption(
+        context: AnyContext,
+        run_id: str,
+        question_id: str,
+        answer: Annotated[
+            str | list[str] | dict[str, JsonValue], Field(description="What the user said instead of the assumption.")
+        ],
+        consent: Annotated[str, Field(description="That of the plan that the user agreed to; empty at first.")] = "",
+    ) -> Overruling:
+        """Pass on another answer of the user than the one that the agents have assumed. The first call does nothing but
+        show what would be done again and taken back; show that to the user. The second one does it, with the consent
+        that came with the plan: a branch takes the place of the run."""
+        async with let_in(context) as caller:
+            begun = await overrule(service, caller, run_id, question_id, answer, consent)
+            if isinstance(begun, Overruling):
+                return begun
+            run = await _Conversation(service, caller, context).wait(begun)
+            return Overruling(text=f"Run {run.id} takes the place of the other one.", plan={}, run=RunBody.of(run))
 
     @made.tool()
     async def say(
@@ -248,14 +269,14 @@ class _Conversation:
     async def take_further(self, run_id: str) -> RunBody:
         """Wait until a run stops working, and ask the user its questions; return the run as it is then, or, to a client
         that takes no requests, what its user has to say first."""
-        run = await self._wait(run_id)
+        run = await self.wait(run_id)
         if not takes_requests(self._context):
             return self._require(run, self._list_askable(run))
         while questions := self._list_askable(run):
             ask = self._ask_on_page if questions[0].secret else self._ask
             if not await ask(run.id, questions[0]):
                 break
-            run = await self._wait(run.id)
+            run = await self.wait(run.id)
         return RunBody.of(run)
 
     async def answer_back(self, state: _State, passed_on: str | None = None) -> RunBody:
@@ -291,7 +312,7 @@ class _Conversation:
                 left.append(question_id)
         if passed_on in left:
             raise _leave_open(passed_on)
-        run = await self._wait(run.id)
+        run = await self.wait(run.id)
         tries = state.tries + 1 if wrong else 0
         if left or tries >= MAX_TRIES or state.rounds >= MAX_ROUNDS:
             return RunBody.of(run)
@@ -336,7 +357,8 @@ class _Conversation:
         mine = self._service.app_for(self._caller).access.answerable(run, self._caller.user)
         return [each for each in mine if (self.page is not None if each.secret else self.can_ask)]
 
-    async def _wait(self, run_id: str) -> Run:
+    async def wait(self, run_id: str) -> Run:
+        """Return a run once it works no more, has something to ask of the client's user, or has taken too long."""
         app = self._service.app_for(self._caller)
         loop = asyncio.get_running_loop()
         end = loop.time() + WAIT_TIMEOUT_S
