@@ -267,7 +267,7 @@ def reply(request: Request) -> Reply:
         return _call(calls[len(made)], len(made)) if len(made) < len(calls) else "Done."
     if len(made) == before:
         return Call("ask_user", {"question": f"What do you mean by: {entry.requests[entry.gap]}"}, id="ask")
-    if entry.requests[entry.gap + 1] not in made[before] or len(made) > len(calls):
+    if entry.requests[entry.gap + 1].strip() not in made[before] or len(made) > len(calls):
         return "Done as far as it is known."
     return _call(calls[len(made) - 1], len(made))
 

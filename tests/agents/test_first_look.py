@@ -97,7 +97,7 @@ async def test_look_at_threshold_asks_for_what_is_missing(servers: Any, build: B
     assert thoughts(rest) == ["(first look: 0.90, threshold 0.50: something has to be asked)"]
 
 
-async def test_look_at_threshold_asks_the_weightiest_where_nothing_is_named(servers: Any, build: Build) -> None:
+async def test_look_asks_the_weightiest_where_nothing_is_named(servers: Any, build: Build) -> None:
     rest = await send(build(servers(LACKING_LOOK, "nothing", UNWEIGHTY)), "Summarise the report")
     assert [each.question for each in rest.questions] == ["Which area?"]
 

@@ -60,7 +60,7 @@ async def test_question_without_a_reason_gets_one(reason: str) -> None:
 
 
 @pytest.mark.parametrize("copied", [["Linux", "Windows Server"], ["input", "meaning", "place"]])
-async def test_what_a_small_model_copies_from_its_prompt_is_dropped(copied: list[str]) -> None:
+async def test_copy_from_a_small_model_prompt_is_dropped(copied: list[str]) -> None:
     reason = "Each country has its own tests and fees."
     question = await ask(write_question("Who reads the leaflet?", reason=reason, options=copied))
     assert (question.context, question.options) == (UNKNOWN_REASON, ())
@@ -137,12 +137,12 @@ async def test_question_in_the_scripts_of_its_task_is_asked(question: str, task:
     assert (await ask(write_question(question), task=task)).question == question
 
 
-async def test_task_that_leaves_a_choice_open_is_asked_about_it() -> None:
+async def test_choice_that_a_task_leaves_open_is_asked() -> None:
     written = write_question("Which of both?", options=["company", "river"])
     assert (await ask(written, task="Is it Amazon the company or the river?")).question == "Which of both?"
 
 
-async def test_open_question_about_a_thing_of_the_task_is_asked() -> None:
+async def test_open_question_about_the_task_is_asked() -> None:
     written = write_question("\u6c34\u6cf5\u6709\u591a\u957f\uff1f", detail="other", options=[])
     assert (await ask(written, task="\u8bf4\u660e\u6c34\u6cf5\u7684\u7528\u6cd5")).options == ()
 
