@@ -130,6 +130,17 @@ async def test_bill_allows_the_effects_on_it_alone(tmp_path: Path) -> None:
     assert branch.result == "Built with FastAPI in red."
 
 
+async def test_bill_is_of_one_run_alone(tmp_path: Path) -> None:
+    booking = Booking(tmp_path, can_cancel=False)
+    run_id, question_id = (await booking.app.start("Build it")).id, (await booking.find("Which framework?"))[1]
+    bill = (await booking.app.forks.plan(run_id, question_id, replace=True)).bill
+    await booking.app.fork(run_id, question_id, "FastAPI", replace=True, keep_effects=bill)
+    other = await booking.app.start("Build it")
+    question = next(each.question.id for each in other.records if each.question.question == "Which framework?")
+    with pytest.raises(EffectsRemain):
+        await booking.app.fork(other.id, question, "FastAPI", replace=True, keep_effects=bill)
+
+
 async def test_effect_made_since_is_on_no_bill(tmp_path: Path) -> None:
     booking, first = await begin_at_work(tmp_path, can_cancel=False)
     run_id, question_id = await booking.find("Which framework?")

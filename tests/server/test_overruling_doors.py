@@ -27,6 +27,8 @@ async def test_mcp_client_overrules_by_the_plan_that_was_shown() -> None:
             shown = await call(session, "overrule", **other, **consent)
             assert (shown["plan"]["taken_back"], shown["run"]) == (['agent: book({"name": "Express"})'], None)
             assert booked == ["Express"]
+        changed = await call(session, "overrule", **{**other, "answer": "Express"}, consent=shown["consent"])
+        assert (changed["run"], booked) == (None, ["Express"])
         done = await call(session, "overrule", **other, consent=shown["consent"])
         assert (done["run"]["result"], booked) == ("Built with FastAPI.", ["FastAPI"])
         assert (await call(session, "show", run_id=other["run_id"]))["replaced_by"] == done["run"]["run_id"]

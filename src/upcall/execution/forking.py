@@ -159,7 +159,7 @@ class Forker:
         forked, checkpoint = fork_run(run, point, given, wanted.new_id, begins)
         Prices.require(self.settings, forked)
         reversal = await plan_reversal(self.driver.store, of, point) if wanted.replace else Reversal()
-        if reversal.remaining and wanted.keep_effects not in (True, sign_effects(reversal.remaining)):
+        if reversal.remaining and wanted.keep_effects not in (True, sign_effects(run, point, reversal.remaining)):
             raise EffectsRemain(reversal.remaining, stopped)
         return _Branch(of, point, named, given, forked, checkpoint, reversal)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,6 +83,7 @@ class ForkPlan:
         effects: the calls among them that are not idempotent, each as ``agent: tool(arguments)``; where the fork takes
             the place of its run, what of their effects cannot be taken back.
         taken_back: where it does, the calls and files that are taken back before.
+        bill: a digest of the effects: by it somebody says that these may stay, in this run and for these questions.
     """
 
     question: Question
@@ -94,11 +96,7 @@ class ForkPlan:
     tokens_again: int = 0
     effects: tuple[str, ...] = ()
     taken_back: tuple[str, ...] | None = None
-
-    @property
-    def bill(self) -> str:
-        """A digest of the effects: by it somebody says which of them may stay."""
-        return sign_effects(self.effects)
+    bill: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as a JSON object for the command line."""
@@ -229,9 +227,13 @@ def fork_run(
     return forked.apply(begins), start
 
 
-def sign_effects(effects: Iterable[str]) -> str:
-    """Return a digest of effects, as they are shown."""
-    return sha256("\n".join(effects).encode(errors="replace")).hexdigest()[:16]
+def sign_effects(run: Run, point: ForkPoint, effects: Sequence[str]) -> str:
+    """Return a digest of the effects of a run that depend on the answers at `point`, as they are shown. Where they are
+    not known, it is one of all that the run has done."""
+    questions = sorted([point.question.id, *(each.question.id for each in point.others)])
+    done = [run.total_usage.model_calls, sorted(run.tools.items())] if point.dependent is None else []
+    signed = json.dumps([run.id, questions, [*effects], done])
+    return sha256(signed.encode(errors="replace")).hexdigest()[:16]
 
 
 def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
@@ -261,6 +263,7 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
         tool_calls_again=dict(tools),
         tokens_again=tokens,
         effects=effects,
+        bill=sign_effects(run, point, effects),
     )
 
 

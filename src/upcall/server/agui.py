@@ -186,7 +186,7 @@ class _AguiExchange:
         (question_id, answer), *others = values.items()
         also = dict(others)
         plan = await self._app.forks.plan(run.id, question_id, replace=True, also=also, user=self._caller.user)
-        if self._option("consent") != (consent := sign_plan(run.id, plan)):
+        if self._option("consent") != (consent := sign_plan(values, plan)):
             yield CustomEvent(name="upcall.plan", value={**plan.as_json(), "consent": consent})
             raise CallerError(
                 "Another answer was assumed, and the run has continued with that. Show the plan (upcall.plan), "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 
 from pydantic import BaseModel, JsonValue
@@ -31,9 +32,11 @@ class Overruling(BaseModel):
     run: RunBody | None = None
 
 
-def sign_plan(run_id: str, plan: ForkPlan) -> str:
-    """Return a digest of the plan of a branch, by which somebody agrees to it."""
-    return sha256(json.dumps([run_id, plan.as_json()], sort_keys=True).encode(errors="replace")).hexdigest()[:16]
+def sign_plan(answers: Mapping[str, AnswerValue], plan: ForkPlan) -> str:
+    """Return a digest of a branch, by which somebody agrees to it: to the answers by their questions, what is taken
+    back for them, and what stays. What is done again is none of it: that grows while the run works."""
+    signed = json.dumps([plan.bill, plan.taken_back, answers], sort_keys=True, default=str)
+    return sha256(signed.encode(errors="replace")).hexdigest()[:16]
 
 
 async def overrule(
@@ -57,7 +60,7 @@ async def overrule(
             f"This cannot be taken back, and no model lets it stay in the user's place: {'; '.join(plan.effects)}. "
             "They can, in the browser (upcall serve) or with upcall fork --replace."
         )
-    shown, digest = plan.as_json(), sign_plan(run.id, plan)
+    shown, digest = plan.as_json(), sign_plan({question_id: answer}, plan)
     if consent == digest:
         return await begin_fork(service, caller, run.id, question_id, answer, None, replace=True)
     text = "Show the user this plan. If they agree to it, call again with this consent; nothing was done so far."

@@ -8,7 +8,7 @@ from dataclasses import replace as change
 from typing import TYPE_CHECKING
 
 from upcall.execution.branches import BranchRow, list_branches
-from upcall.execution.forks import ForkPlan, compare_runs, load_branch, locate_fork, plan_fork
+from upcall.execution.forks import ForkPlan, compare_runs, load_branch, locate_fork, plan_fork, sign_effects
 from upcall.execution.replacing import plan_reversal
 from upcall.subjects.subject import Subject
 
@@ -48,7 +48,13 @@ class RunForks(Subject):
         if not replace:
             return plan
         reversal = await plan_reversal(access.store, stored, point)
-        return change(plan, effects=tuple(reversal.remaining), taken_back=tuple(reversal.list_taken_back()))
+        remaining = tuple(reversal.remaining)
+        return change(
+            plan,
+            effects=remaining,
+            taken_back=tuple(reversal.list_taken_back()),
+            bill=sign_effects(stored.run, point, remaining),
+        )
 
     async def tree(self, run_id: str, *, user: str | None = None) -> list[BranchRow]:
         """Return the tree of a run's branches, from the first run down: each before its own branches, at most 200.
