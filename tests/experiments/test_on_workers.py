@@ -51,3 +51,9 @@ async def test_team_without_a_name_is_no_workers_task(postgres: Server) -> None:
     chosen = experiment(1, store=postgres.new_database(), teams={"solo": make_solo})
     with pytest.raises(ConfigurationError, match="workers do the runs of this store: name it"):
         await chosen.run()
+
+
+async def test_team_for_each_task_is_no_workers_task(postgres: Server) -> None:
+    chosen = experiment(1, store=postgres.new_database(), teams={"solo": "trial_world:make_for_task"})
+    with pytest.raises(ConfigurationError, match="is made for each task, and workers do the runs of this store"):
+        await chosen.run()

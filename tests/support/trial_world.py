@@ -21,6 +21,12 @@ def make_team(model: ChatCompletionClient) -> Team:
     return RoundRobinGroupChat([PausableAgent("coder", model, system_message="You code.")], max_turns=1)
 
 
+def make_for_task(model: ChatCompletionClient, task: Task) -> Team:
+    """Return the team, made for one task."""
+    assert task.id
+    return make_team(model)
+
+
 def make_solo() -> Team:
     """Return the team with its own model, as workers make it."""
     return make_team(ScriptedModelClient(reply))

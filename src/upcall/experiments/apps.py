@@ -135,4 +135,9 @@ def _name_for_workers(team: object, name: str) -> str:
             f"The team {name} is a function of this program, and workers do the runs of this store: name it, "
             "MODULE:FUNCTION, so that they can import it."
         )
+    if "task" in inspect.signature(find_function(team, f"The team {name}:")).parameters:
+        raise ConfigurationError(
+            f"The team {name} is made for each task, and workers do the runs of this store: they know no task of an "
+            "experiment. Use an SQLite store."
+        )
     return team

@@ -388,9 +388,9 @@ async def prune(
     and of the others all but the `last_checkpoints` last checkpoints. The files that came along for runs that are gone
     go as well.
 
-    Without `statuses` only runs that are over are removed; a run at work never is, nor one that is being replaced. Some
-    runs are removed at a time, in one transaction: others write in between, and who cancels this waits for those alone.
-    What was removed so far is given to `on_progress` each time.
+    Without `statuses` only runs that are over are removed; a run at work never is, nor one that somebody holds while
+    another takes its place. Some runs are removed at a time, in one transaction: others write in between, and who
+    cancels this waits for those alone. What was removed so far is given to `on_progress` each time.
     """
     if not await store.exists():
         return Pruned([], 0, 0)
