@@ -29,7 +29,15 @@ from upcall.agents.asking.memory import Memory
 from upcall.agents.asking.scorer_policy import ScorerPolicy
 from upcall.agents.asking.task_judge import TaskJudge
 from upcall.agents.asking.weights import Weights, weigh
-from upcall.agents.asking.writing import ask_generally, ask_plainly, find_fault, find_stated, polish
+from upcall.agents.asking.writing import (
+    ask_generally,
+    ask_plainly,
+    drop_option,
+    find_error,
+    find_fault,
+    find_stated,
+    polish,
+)
 from upcall.agents.structured.agent import Result, StructuredAgent, StructuredRequest, example_turns
 from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
@@ -300,15 +308,17 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
     # -- the question for what a policy names --------------------------------------------------------------------------
 
     def _request_question(self) -> StructuredRequest:
-        """Request the question for what is missing. What a second try leaves wrong is not asked."""
-        request, is_second = self._whole_request(), bool(self._state.repair)
+        """Request the question for what is missing. A second try is asked if it can be, for all that could be better:
+        the words of code, which are English, are worse."""
+        task, request, is_second = self.task(), self._whole_request(), bool(self._state.repair)
 
         def check(written: WrittenQuestion) -> WrittenQuestion:
-            if stated := find_stated(written, request):
-                if is_second:
-                    return WrittenQuestion()
+            stated = find_stated(written, task)
+            if stated and not is_second:
                 raise UnreadableReply(f'the task already says "{stated}"; ask for something that it does not say')
-            if fault := find_fault(written, request):
+            if stated and not (written := drop_option(written, stated)).question:
+                return written
+            if fault := find_error(written) or (None if is_second else find_fault(written, task, request)):
                 raise UnreadableReply(fault)
             return polish(written)
 
@@ -324,7 +334,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
     def _take_written(self, result: Result) -> Step:
         """Ask the written question, unless the task settles it; or in words of our own, where the model wrote none."""
         if not isinstance(result, WrittenQuestion):
-            question = ask_plainly(self._verdict.missing, self._whole_request(), (self.name,))
+            question = ask_plainly(self._verdict.missing, self.task(), (self.name,))
             return Ask(self._ask(question).questions, self._warn_of_fallback("what seems to be missing was asked for"))
         questions = self._rank(result.as_proposal()) if result.question else []
         return self._ask(questions[0]) if questions else self._complete()

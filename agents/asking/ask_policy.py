@@ -76,7 +76,8 @@ class AskVerdict(BaseModel, frozen=True):
             the weights decide.
         score: how likely that is, between 0 and 1. What the user dismissed before may outweigh it: then a question is
             asked only if what is left of the score reaches ``ask_threshold``. None cannot be outweighed.
-        missing: what is missing, in a few words. The model that lists sees it.
+        missing: what is missing, in a few words. With ``must_ask`` the model writes the question for it, and lists none
+            before; else the model that lists sees it.
         problem: why the policy has nothing to say; a warning of the run.
     """
 

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 from upcall.agents.asking.ask_policy import Proposal, WeighedCandidate
 from upcall.agents.asking.writing import UNKNOWN_REASON, clean_options
-from upcall.questions.question import Question
+from upcall.questions.question import Detail, Question
 from upcall.runs.outputs import ClarificationResponse, Weight
 
 MAX_CHECKED_CANDIDATES = 2
 """The number of candidates that are checked: the next one if the one with the highest weight is dropped."""
 
+
+NEVER_LISTED = frozenset({Detail.INPUT})
+"""What no model can list: a text or a file. Ranges of an amount it can."""
 
 WHAT_IT_SPOILS: Mapping[Weight, str] = {
     Weight.HIGH: "All of the result depends on it, and the request does not settle it.",
@@ -49,5 +52,6 @@ def _ask_for(weighed: WeighedCandidate, reply: ClarificationResponse, path: tupl
     candidate = weighed.candidate
     own = reply.reason if candidate.question == reply.clarification_question else ""
     reason = own or WHAT_IT_SPOILS.get(candidate.weight or Weight.LOW, UNKNOWN_REASON)
-    options = clean_options(candidate.options, candidate.detail)
+    listed, assumed = candidate.options, candidate.assumed
+    options = clean_options(listed, candidate.detail, default=assumed, is_open=NEVER_LISTED)
     return candidate.model_copy(update={"options": options}).to_question(path, weighed.weight, reason)

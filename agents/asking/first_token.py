@@ -11,6 +11,7 @@ from autogen_core.models import CreateResult
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, TASTE
+from upcall.words import count_words
 
 SHIFTS: Mapping[AskFor, float] = {"essential": -1.5, "preferences": -0.9}
 """The log odds that something is missing which get a score of 0.5, the default of `ask_threshold`. With Qwen2.5-Coder
@@ -50,8 +51,8 @@ def read_first_look(reply: CreateResult, ask: AskFor, request: str) -> float | N
 
 
 def find_shift(ask: AskFor, request: str) -> float:
-    """Return the log odds that get a score of 0.5 where a request has so many words."""
-    shortness = (LONG_WORDS - len(request.split())) / (LONG_WORDS - SHORT_WORDS)
+    """Return the log odds that get a score of 0.5 for a request of that length."""
+    shortness = (LONG_WORDS - count_words(request)) / (LONG_WORDS - SHORT_WORDS)
     return SHIFTS[ask] + MORE_FOR_SHORT[ask] * min(max(shortness, 0.0), 1.0)
 
 

@@ -12,6 +12,7 @@ from upcall.options import AskFor
 from upcall.prompts import Prompts
 from upcall.prompts.contexts import MissingContext
 from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, REFERRING_EXAMPLES, TASTE
+from upcall.runs.outputs import NOTHING_MISSING
 from upcall.text import one_line
 
 _YOUR_TASTE = LazyPattern(rf"^(your )?{TASTE.strip()}")
@@ -36,7 +37,7 @@ def read_missing(reply: str) -> str:
     """Return what a reply names as missing, in few words; nothing if it is not such a reply."""
     sentence = one_line(reply.strip().split("\n", 1)[0]).removeprefix(I_NEED.strip()).strip()
     named = _YOUR_TASTE.sub("", sentence.split(". ", 1)[0], count=1).strip(" .")
-    return named if len(named) <= MAX_MISSING_CHARS and named.casefold() != NOTHING else ""
+    return named if len(named) <= MAX_MISSING_CHARS and not NOTHING_MISSING.fullmatch(named) else ""
 
 
 @cache

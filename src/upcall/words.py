@@ -35,6 +35,9 @@ _SIGNS_AND_WORDS = LazyPattern(
 _HYPHEN = LazyPattern(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _SIBILANT_E = LazyPattern(r"(ch|sh|x|z)e$")
 
+_UNSPACED = LazyPattern("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003fffd]+")
+"""Letters and signs of Chinese and Japanese."""
+
 _SHORT, _STEM = 3, 4
 """Words of so few letters say little; so many letters of a longer one distinguish it from others."""
 
@@ -84,6 +87,12 @@ def find_words_of(wanted: str, text: str) -> list[str]:
     """Return the longer words and the numbers of `wanted` that stand in `text`, in some inflected form."""
     there = {*SEARCH.split(text)}
     return [word for word in _longer_words(wanted) if any(_same_stem(word, other) for other in there)]
+
+
+def count_words(text: str) -> int:
+    """Return how many words a text has. Chinese and Japanese set none apart: two of their letters count as one."""
+    letters = sum(each.isalpha() for each in "".join(_UNSPACED.findall(text)))
+    return len(_UNSPACED.sub(" ", text).split()) + -(-letters // 2)
 
 
 def cut_to_stem(word: str) -> str:

@@ -36,6 +36,7 @@ from upcall.questions.question import Detail
 from upcall.runs.asked_topics import AskedTopic
 from upcall.testing import Call, Fail, LoopbackServer, Reply, Say
 from upcall.testing.model import MODEL_INFO
+from upcall.words import count_words
 
 UNWEIGHTY, WEIGHTY = list_needs(area="low"), list_needs(area="high")
 SAME = '{"first": "the IEA", "second": "the IEA", "effect": "nothing"}'
@@ -178,7 +179,9 @@ async def test_tastes_are_named_to_users_who_want_them_asked(
     assert any("your taste: " in each for each in examples) is shown
 
 
-@pytest.mark.parametrize("text", ["nothing", "Nothing.", "", "long " * 40, Fail(400, "too long")])
+@pytest.mark.parametrize(
+    "text", ["nothing", "Nothing.", "Nothing is missing.", "", "long " * 40, Fail(400, "too long")]
+)
 async def test_what_names_nothing_leaves_the_question_as_it_is(text: Reply, servers: Any, build: Build) -> None:
     server = servers(LACKING_LOOK, text, WEIGHTY)
     rest = await send(build(server), "Write the letter")
@@ -360,6 +363,25 @@ def test_short_request_has_to_lack_more() -> None:
     assert scores[0] == scores[1] < scores[2] < scores[3] == scores[4]
     tastes = [read({"nothing": 0.7, "the": 0.3}, "preferences", "word " * count) for count in (1, 90)]
     assert tastes[0] == tastes[1]
+
+
+def test_letters_of_chinese_count_as_words() -> None:
+    shifts = [find_shift("essential", "\u7ffb\u8b6f" * count) for count in (1, 20, 27, 35)]
+    assert shifts == [find_shift("essential", "word " * count) for count in (1, 20, 27, 35)]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Translate the manual", 3),
+        ("", 0),
+        ("\u4f60\u597d\uff01", 1),
+        ("\u30d1\u30f3\u306e pizza \u3092\u3001\u3069\u3046\u305e", 5),
+        ("\ubc88\uc5ed \ud574\uc918", 2),
+    ],
+)
+def test_words_are_counted_in_any_script(text: str, count: int) -> None:
+    assert count_words(text) == count
 
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])

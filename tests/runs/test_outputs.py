@@ -104,14 +104,34 @@ def test_classification_needs_an_intent(text: dict[str, Any]) -> None:
         Classification.model_validate(text)
 
 
-@pytest.mark.parametrize("written", [None, "", "Nothing.", "none", "NULL", "n/a", [], {}, 3, False, ["none"]])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *[None, "", "Nothing.", "none", "NULL", "n/a", [], {}, 3, False, ["none"]],
+        *[
+            "Nothing is missing",
+            "nothing; any style will do",
+            "None (clear)",
+            "nichts",
+            "keine",
+            "rien",
+            "nada",
+            "\u65e0",
+        ],
+    ],
+)
 def test_missing_that_names_nothing_is_nothing(written: object) -> None:
     assert Classification.model_validate({"intent": "coding", "missing": written}).missing is None
 
 
 @pytest.mark.parametrize(
     ("written", "missing"),
-    [("the unit", "the unit"), (["the unit", "none", "the file"], "the unit, the file"), (" a\nb ", "a b")],
+    [
+        ("the unit", "the unit"),
+        ("Nothingham or Leeds", "Nothingham or Leeds"),
+        (["the unit", "none", "the file"], "the unit, the file"),
+        (" a\nb ", "a b"),
+    ],
 )
 def test_missing_is_read_in_every_form(written: object, missing: str) -> None:
     assert Classification.model_validate({"intent": "coding", "missing": written}).missing == missing

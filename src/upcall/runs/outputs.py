@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.question import (
     CAMEL_TOO,
     MAX_LABEL_CHARS,
@@ -113,8 +114,10 @@ class DepthDecision(BaseModel, frozen=True, defer_build=True):
     decision: Depth
 
 
-NOTHING_MISSING = frozenset({"", "nothing", "none", "null", "no", "n/a", "nil", "false", "unknown"})
-"""What a model writes where nothing is missing, instead of leaving it out."""
+NOTHING_MISSING = LazyPattern(
+    r"(?i)\W*(((nothing|none|nichts|rien|nada)(\W.*)?|null|no|n/a|nil|false|unknown|keine[rs]?|\u65e0|\u6ca1\u6709|\u306a\u3057)\W*)?"
+)
+"""What a model writes where nothing is missing, instead of leaving it out: "Nothing; any style will do."."""
 
 MAX_MISSING_CHARS = 120
 """How much is kept of what a task lacks; the rest of a longer text is cut off."""
@@ -124,7 +127,7 @@ def _read_missing(value: object) -> str | None:
     """Read what is missing, in whatever form it comes; what names nothing counts as nothing, and never as a broken
     reply."""
     texts = [each for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, str)]
-    named = [text for each in texts if (text := one_line(each)).strip(" .\"'").casefold() not in NOTHING_MISSING]
+    named = [text for each in texts if not NOTHING_MISSING.fullmatch(text := one_line(each))]
     return ", ".join(named)[:MAX_MISSING_CHARS] or None
 
 
@@ -211,7 +214,7 @@ class Candidate(StructuredReply):
         default=Detail.OTHER, description="What it is about."
     )
     question: VisibleText = Field(default="", description="The question that would settle it.")
-    options: Labels = Field(default=(), description="Two to five likely answers; empty where they cannot be guessed.")
+    options: Labels = Field(default=(), description="Two to four likely answers; empty where they cannot be guessed.")
     said: VisibleText = Field(default="", description="The words of the request that settle it; empty if none do.")
     assumed: VisibleText = Field(default="", description="What would be taken without asking.")
     known_from: Annotated[KnownFrom | None, _member(KnownFrom), _one_of(KnownFrom)] = Field(
