@@ -41,7 +41,7 @@ from upcall.agents.asking.writing import (
 from upcall.agents.structured.agent import Result, StructuredAgent, StructuredRequest, example_turns
 from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
-from upcall.agents.structured.steps import Ask, HandOver, Step
+from upcall.agents.structured.steps import Ask, HandOver, Respond, Step
 from upcall.agents.structured.thread import Thread
 from upcall.agents.tool_loop.parse_output import UnreadableReply
 from upcall.agents.toolset import Tool, Toolset
@@ -213,6 +213,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             documents=[each.file_name for each in settings.documents],
             has_tools=self.toolset.has_tools,
             max_chars=settings.max_context_chars,
+            first_look=judge if isinstance(judge, FirstLook) and not policies else None,
         )
         """Says whether something has to be asked about a task; for whoever gets the task before this agent, too."""
 
@@ -231,12 +232,16 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _target(self) -> str:
         """Return who gets the task: a shallow one that nobody has tried yet need not be planned."""
-        if self.attempts() or (found := self._state.find_note(CLASSIFICATION, self.user_proxy)) is None:
-            return self._settings.target
-        classification = Classification.model_validate_json(found)
-        if classification.depth is Depth.DEEP:
+        classification = self._find_classification()
+        if classification is None or classification.depth is Depth.DEEP:
             return self._settings.target
         return self._settings.shallow_targets.get(classification.intent, self._settings.target)
+
+    def _find_classification(self) -> Classification | None:
+        """Return what the classifier says about a task that nobody has tried yet."""
+        if self.attempts() or (found := self._state.find_note(CLASSIFICATION, self.user_proxy)) is None:
+            return None
+        return Classification.model_validate_json(found)
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
         """Hand off the clarified task, take a second look at a question, ask it, or ask the model what is missing."""
@@ -373,8 +378,15 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
         return Ask([question.model_copy(update={"required": False})], self._warnings())
 
-    def _complete(self) -> HandOver:
-        log = self._state.clarifier_log.strip()
+    def _complete(self) -> HandOver | Respond:
+        """Hand over the clarified task. What the classifier's model took for small talk has a reply, which is given if
+        there was nothing to ask."""
+        log, classification = self._state.clarifier_log.strip(), self._find_classification()
+        if not log and classification is not None and classification.meta_response:
+            answered = Classification(intent=Intent.META, meta_response=classification.meta_response)
+            return Respond(
+                answered.meta_response or "", {CLASSIFICATION: answered.model_dump_json(), **self._warnings()}
+            )
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
         return HandOver(self._target(), content, {CLARIFIER_LOG: log, **self._warnings()})
 

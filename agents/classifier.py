@@ -30,8 +30,11 @@ from upcall.errors import ConfigurationError, ModelError, UpcallError
 from upcall.options import ClassificationOptions, ClassifierLimits
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ClassifierContext, ToolInfo
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
 from upcall.runs.outputs import Classification, Depth, Intent
 from upcall.text import one_line, replace_surrogates, shorten_middle
+from upcall.words import count_words
 
 _log = logging.getLogger("upcall")
 
@@ -45,6 +48,9 @@ MAX_NAME_CHARS = 200
 """The maximum length of a user or file name shown to the classifier."""
 
 _DEEP = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
+
+MIN_TASK_WORDS = 4
+"""With fewer words, what a model takes for small talk ("hi", "thanks a lot") is."""
 
 HISTORY_CHARS = 2_000
 """The maximum length of each earlier message shown to the classifier."""
@@ -167,6 +173,11 @@ class Classifier(StructuredAgent[ClassifierState, ClassifierSettings], Component
             apology = f"I'm sorry, something went wrong while I read your message ({type(error).__name__})."
             yield self._report_failure(f"{apology} Please try again.")
 
+    def _take_in(self, message: BaseChatMessage, answers: Sequence[Answer], asked: Sequence[Question]) -> None:
+        """Forget what a turn that was cancelled or failed has found: this may be another task."""
+        super()._take_in(message, answers, asked)
+        self._state.classification, self._state.repair = None, []
+
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
         """Ask the model once, if there is anything to ask about (S2-37); find out whether a shallow task lacks
         something."""
@@ -181,6 +192,8 @@ class Classifier(StructuredAgent[ClassifierState, ClassifierSettings], Component
         (S2-38)."""
         if not isinstance(result, Classification):
             return self._route(_DEEP, self.task(), self._warn_of_fallback("this was taken for deep research"))
+        if result.intent is not Intent.META:
+            result = result.model_copy(update={"meta_response": None})
         if not self._is_judged(result):
             return self._route(result, self.task())
         self._state.classification = result
@@ -192,7 +205,8 @@ class Classifier(StructuredAgent[ClassifierState, ClassifierSettings], Component
         if self._judge is None:
             return False
         if classification.intent is Intent.META:
-            return is_small(self._model_client)
+            is_long = count_words(self.task()) >= MIN_TASK_WORDS
+            return is_long and self._judge.first_look is not None and is_small(self._model_client)
         return self._target(classification) != self._settings.deep_target
 
     async def _find_verdict(
@@ -204,7 +218,8 @@ class Classifier(StructuredAgent[ClassifierState, ClassifierSettings], Component
         assert judge is not None, "only a task that is judged is left open"
         known = [*self._describe_history(), *self.clarifications()]
         text = judge.describe(request := self.task(), known, self._settings.files)
-        verdict = await judge.judge(request, text, self.name, self._model_client, emit, token)
+        is_meta, client = classification.intent is Intent.META, self._model_client
+        verdict = await judge.judge(request, text, self.name, client, emit, token, is_small_talk=is_meta)
         is_open = verdict.must_ask is None and not verdict.missing
         if is_open and classification.missing and not is_small(self._model_client):
             return verdict.model_copy(update={"missing": classification.missing})
@@ -255,9 +270,11 @@ class Classifier(StructuredAgent[ClassifierState, ClassifierSettings], Component
     def _route_shallow(self, classification: Classification, task: str, verdict: AskVerdict) -> Step:
         """Route a task that was judged. The verdict goes along, so that nobody judges it again."""
         if classification.intent is Intent.META:
-            if not verdict.must_ask or verdict.score is None:  # Only a look at the words tells a task from small talk.
+            if not verdict.must_ask:
                 return self._route(classification, task)
-            classification = Classification(intent=Intent.RESEARCH, research_depth=Depth.SHALLOW)
+            # The reply goes along in case nothing is asked after all.
+            changes = {"intent": Intent.RESEARCH, "research_depth": Depth.SHALLOW}
+            classification = classification.model_copy(update=changes)
         metadata = {CLASSIFICATION: classification.model_dump_json()}
         if verdict.must_ask or (verdict.must_ask is None and verdict.missing):
             metadata[ASK_VERDICT] = verdict.model_dump_json(exclude_defaults=True)

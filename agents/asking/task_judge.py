@@ -23,12 +23,15 @@ class TaskJudge:
         documents: the names of the documents that the team has.
         has_tools: whether the clarifier has tools, which may find what a task does not say.
         max_chars: the length to which a task with everything known about it is cut.
+        first_look: who says whether small talk is a task after all, which other policies do not expect; None if it does
+            not have the first word about a task.
     """
 
     policy: AskPolicy
     documents: Sequence[str] = ()
     has_tools: bool = False
     max_chars: int = 100_000
+    first_look: AskPolicy | None = None
 
     def describe(self, request: str, known: Sequence[str] = (), files: Sequence[str] = ()) -> str:
         """Return a request with everything known about it: findings, answers, and the names of what is there."""
@@ -44,6 +47,8 @@ class TaskJudge:
         client: ChatCompletionClient,
         emit: Emit[BaseAgentEvent],
         token: CancellationToken,
+        *,
+        is_small_talk: bool = False,
     ) -> AskVerdict:
         """Return what the policies say about a request; an empty verdict if none says anything.
 
@@ -51,6 +56,9 @@ class TaskJudge:
             text: what `describe` returns of it.
             agent: whose calls those are that a policy makes.
             client: its model.
+            is_small_talk: it seems to be; then only the first look is asked.
         """
+        if (policy := self.first_look if is_small_talk else self.policy) is None:
+            return AskVerdict()
         task = ClarifierTask(text, agent, client, self.has_tools, token, emit, request)
-        return await cancellable(self.policy.judge(task), token) or AskVerdict()
+        return await cancellable(policy.judge(task), token) or AskVerdict()

@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import resumed_as, send
+from conversation import cancelled_while, resumed_as, send
 from pydantic import ValidationError
 from tables import rows
 
 from upcall.agents import Classifier
+from upcall.agents.asking.ask_policy import AskPolicy, AskVerdict, ClarifierTask
+from upcall.agents.asking.task_judge import TaskJudge
 from upcall.agents.classifier import HISTORY_CHARS, REPAIR_TIMEOUT_S, ClassifierConfig
 from upcall.autogen.messages import CLASSIFICATION, ERROR, answer_message
 from upcall.execution.model_clients import ModelClients
@@ -30,6 +32,19 @@ QUERY = TextMessage(source="user", content="What is CUDA?")
 META = '{"intent": "meta", "meta_response": "Hi!"}'
 SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
 DEEP = '{"intent": "research", "research_depth": "deep"}'
+
+
+class FailsOnce(AskPolicy):
+    """Says nothing about a task, and cannot even do that at first."""
+
+    def __init__(self) -> None:
+        self.is_broken = True
+
+    async def judge(self, task: ClarifierTask) -> AskVerdict | None:
+        if self.is_broken:
+            self.is_broken = False
+            raise RuntimeError("no")
+        return None
 
 
 def text(content: str, source: str = "user") -> TextMessage:
@@ -436,6 +451,25 @@ async def test_message_repeated_after_a_failure_is_taken_once() -> None:
         await turn(agent, QUERY)
         await turn(agent, QUERY)
     assert client.requests[1].messages[-1]["content"] == "What is CUDA?"
+
+
+@pytest.mark.parametrize(("more", "calls"), [([], 1), ([text("And what is CUDNN?")], 2)], ids=["again", "new text"])
+async def test_classification_is_that_of_the_newest_text(more: Sequence[BaseChatMessage], calls: int) -> None:
+    """The judge of the first text fails."""
+    with ScriptedModelClient([SHALLOW, DEEP][:calls]) as client:
+        agent = Classifier(client, judge=TaskJudge(FailsOnce()))
+        assert ERROR in (await turn(agent, QUERY)).metadata
+        message = await turn(agent, QUERY, *more)
+    assert found_in(message).depth is (Depth.DEEP if more else Depth.SHALLOW)
+
+
+async def test_repair_of_an_earlier_text_is_forgotten() -> None:
+    """It is cancelled, and the user writes something else."""
+    with ScriptedModelClient(["no JSON", Hang(), DEEP]) as client:
+        agent = Classifier(client)
+        await cancelled_while(agent, lambda: len(client.requests) == 2, "token", QUERY)
+        await turn(agent, text("Compare CUDA and Metal"))
+    assert "no JSON" not in json.dumps(client.requests[-1].messages)
 
 
 # -- state and component ----------------------------------------------------------------------------------------------

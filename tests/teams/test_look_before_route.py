@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage
-from conversation import run, turn
+from conversation import answers, run, send, turn
 from scenario import for_team, new_app, requests_of
 from scorers import CLEAR_LOOK, LACKING_LOOK, for_run, list_needs, write_question
 from worlds import roles_in
@@ -17,17 +17,19 @@ from worlds import roles_in
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Classifier
 from upcall.agents.asking import AskPolicy, AskVerdict, ClarifierTask
-from upcall.autogen.messages import event_warnings
+from upcall.autogen.messages import ASK_VERDICT, CLASSIFICATION, event_warnings
 from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.questions.question import Detail
 from upcall.runs.asked_topics import AskedTopic
+from upcall.runs.outputs import Classification, Intent
 from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Fail, LoopbackServer, Reply, ScriptedModelClient
 
 pytestmark = pytest.mark.needs("workspace")
 
 TASK = "Convert the temperatures into the other unit"
+SMALL_TALK = '{"intent": "meta", "meta_response": "I am sorry."}'
 UNIT, NAMED = "the other unit", "the unit"
 ASKS = json.dumps({"needs_clarification": True, "clarification_question": "Which unit?"})
 CLEAR = '{"needs_clarification": false}'
@@ -202,7 +204,12 @@ def test_classifier_with_a_judge_has_no_declarative_form() -> None:
 
 
 async def start(
-    looks: list[Reply], missing: object = None, owned_by: str = "llamacpp", said: str = "", **text: list[Reply]
+    looks: list[Reply],
+    missing: object = None,
+    owned_by: str = "llamacpp",
+    said: str = "",
+    task: str = TASK,
+    **text: list[Reply],
 ) -> tuple[Run, LoopbackServer]:
     """Return the first pause of a run whose model is behind a server, which must have said everything by then."""
     replies = for_run(looks=looks, classifier=[said or classified(missing)], **text)
@@ -213,7 +220,7 @@ async def start(
             questions={"check_questions": False, "ask_memory": True},
             workspace={"path": "work"},
         )
-        return await Upcall(settings=settings).start(TASK), server
+        return await Upcall(settings=settings).start(task), server
 
 
 async def test_look_decides_before_the_route_and_is_not_repeated() -> None:
@@ -245,10 +252,52 @@ async def test_resume_repeats_no_look_before_the_route() -> None:
     ("looked", "asks"), [([LACKING_LOOK, NAMED, write_question("Which unit?")], True), ([CLEAR_LOOK], False)]
 )
 async def test_task_taken_for_small_talk_is_looked_at(looked: list[Reply], asks: bool) -> None:
-    small_talk = '{"intent": "meta", "meta_response": "I am sorry."}'
-    run, _ = await start(looked, said=small_talk)
+    run, _ = await start(looked, said=SMALL_TALK)
     assert [each.question for each in run.questions] == (["Which unit?"] if asks else [])
     assert run.execution_path == (("classifier", "clarifier") if asks else ("classifier",))
+
+
+@pytest.mark.parametrize("task", ["hi", "Thanks a lot!", "\u4f60\u597d\uff01"])
+async def test_short_small_talk_gets_no_look(task: str) -> None:
+    run, _ = await start([], said=SMALL_TALK, task=task)
+    assert (run.execution_path, run.result) == (("classifier",), "I am sorry.")
+
+
+async def test_own_policy_does_not_judge_small_talk() -> None:
+    judge = Judge(must_ask=True, score=0.9)
+    with ScriptedModelClient([SMALL_TALK], small=True) as client:
+        clarifier = Clarifier(client, policies=[judge])
+        rest = await send(Classifier(client, judge=clarifier.judge), TASK)
+    assert (rest.text, judge.tasks) == ("I am sorry.", [])
+
+
+async def test_reply_to_small_talk_is_kept_where_nothing_is_asked() -> None:
+    stated = write_question("Which one?", options=["other unit", "none of them"])
+    run, _ = await start([LACKING_LOOK, NAMED, stated, stated], said=SMALL_TALK)
+    assert (run.questions, run.execution_path) == ((), ("classifier", "clarifier"))
+    assert run.result == "I am sorry."
+    assert run.classification is not None
+    assert run.classification.intent is Intent.META
+
+
+async def test_answer_makes_small_talk_a_task() -> None:
+    found = {"intent": "research", "research_depth": "shallow", "meta_response": "I am sorry."}
+    verdict = AskVerdict(must_ask=True, missing=NAMED).model_dump_json()
+    metadata = {CLASSIFICATION: json.dumps(found), ASK_VERDICT: verdict}
+    handed = HandoffMessage(source="classifier", target="clarifier", content=TASK, metadata=metadata)
+    with ScriptedModelClient([write_question("Which unit?"), CLEAR]) as client:
+        agent = Clarifier(client, shallow_targets={Intent.RESEARCH: "researcher"})
+        asked = await send(agent, TextMessage(source="user", content=TASK), handed)
+        done = await send(agent, answers(asked, "Fahrenheit"))
+    assert isinstance(done.message, HandoffMessage)
+    assert done.message.target == "researcher"
+
+
+async def test_model_that_replies_to_a_task_does_not_end_it() -> None:
+    said = json.dumps({"intent": "research", "research_depth": "deep", "meta_response": "I will."})
+    with ScriptedModelClient([said]) as client:
+        message = await turn(Classifier(client), TextMessage(source="user", content=TASK))
+    assert Classification.model_validate_json(message.metadata[CLASSIFICATION]).meta_response is None
 
 
 async def test_missing_by_small_model_without_odds_is_ignored() -> None:
