@@ -179,7 +179,7 @@ async def test_agui_agent_called_twice_at_once_writes_two_texts() -> None:
 
     model = Waiting(
         {
-            "You lead": [Calls([Call("teller", {"task": "Tell"}), Call("teller", {"task": "Tell"})]), "Told."],
+            "You lead": [Calls([Call("teller", {"task": f"Tell {each}"}) for each in ("one", "two")]), "Told."],
             "You tell": ["first of two", "second of two"],
         }
     )
