@@ -16,7 +16,7 @@ from upcall import Answer, Outcome, PausableAgent, Settings, Upcall, ask
 from upcall.errors import AnswerRefused, FieldsRefused, UnusableSchema, UserInputRequired
 from upcall.policy.duplicates import share_answer
 from upcall.questions import answer_form
-from upcall.questions.answer_form import AnswerForm
+from upcall.questions.answer_form import AnswerForm, InvalidFields
 from upcall.questions.matching import AnswerValue, match_answers, parse_answer
 from upcall.questions.question import Question
 from upcall.testing import Call, ScriptedModelClient
@@ -284,7 +284,7 @@ class Either(BaseModel):
         ({"properties": {"a": {"type": "array", "prefixItems": []}}}, "a has a rule that no form shows: prefixItems"),
         ({"properties": {"a": {"$ref": "https://example.org/a"}}}, "a refers to what is not in the schema"),
         ({"properties": {"a": {"$ref": "#/properties/a"}}}, "a refers to itself"),
-        ({"properties": {"a": {"type": "string", "pattern": "(?=x)"}}}, "the schema cannot be checked"),
+        ({"properties": {"a": {"type": "string", "pattern": "(?=x)"}}}, "a has a rule that no form checks"),
         ({"properties": {f"a{number}": {} for number in range(51)}}, "a form has 1 to 50 fields"),
         ({"properties": {"a": {}}, "required": 5}, "the schema is not one"),
         ({"properties": {"a": {"enum": 5}}}, "the schema is not one"),
@@ -299,6 +299,31 @@ def test_schema_that_no_form_shows_is_refused(schema: dict[str, Any], reason: st
     with pytest.raises(UnusableSchema, match=reason) as refused:
         ask("Which?", schema=schema)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ("3", 3),
+        ("\N{MINUS SIGN}3", -3),
+        (3, 3),
+        (3.0, 3.0),
+        ("2.5", 2.5),
+        ("12345678901234567890", 12345678901234567890),
+    ],
+)
+def test_whole_number_keeps_its_digits(given: Any, value: float) -> None:
+    field = {"type": "number", "minimum": -5}
+    read = AnswerForm.of({"properties": {"a": field, "b": {"type": "array", "items": field}}}).check(
+        {"a": given, "b": [given]}
+    )
+    assert json.dumps(read) == json.dumps({"a": value, "b": [value]})
+
+
+@pytest.mark.parametrize("given", ["-6", -6, 10**400, "9" * 400], ids=["text", "number", "huge number", "long text"])
+def test_number_beyond_its_bounds_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidFields):
+        AnswerForm.of({"properties": {"a": {"type": "number", "minimum": -5}}}).check({"a": given})
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,18 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    PlainSerializer,
     TypeAdapter,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     create_model,
 )
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import SchemaError
 
 from upcall.errors import UnusableSchema
+from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line
 
 MAX_FIELDS = 50
@@ -85,6 +89,8 @@ _NUMBERS = frozenset({FieldKind.NUMBER, FieldKind.DECIMAL, FieldKind.INTEGER})
 _EXACT_DIGITS = 15
 """Up to how many digits a float is the number that was written."""
 
+_WHOLE = LazyPattern(r"[+-]?[0-9]+")
+
 _EXAMPLES = {
     FieldKind.DATE: "2026-01-31",
     FieldKind.TIME: "14:30",
@@ -92,7 +98,7 @@ _EXAMPLES = {
 }
 _PYTHON: Mapping[FieldKind, Any] = {
     FieldKind.TEXT: str,
-    FieldKind.NUMBER: Annotated[float, Field(allow_inf_nan=False)],
+    FieldKind.NUMBER: Annotated[float, Field(allow_inf_nan=False)],  # With `_keep_whole` a whole one stays that.
     FieldKind.DECIMAL: Decimal,
     FieldKind.INTEGER: int,
     FieldKind.FLAG: bool,
@@ -298,6 +304,8 @@ class FormField:
         names = {**_NUMBER_RULES, **_TEXT_RULES}
         if own := {names[each]: self._read_rule(value) for each, value in rules.items() if each in names}:
             one = Annotated[one, Field(**own)]
+        if self.kind is FieldKind.NUMBER:
+            one = Annotated[one, WrapValidator(_keep_whole), PlainSerializer(lambda value: value)]
         if self.kind is FieldKind.CHOICE:
             one = Annotated[one, AfterValidator(self._require_choice)]
         if self.format:
@@ -560,6 +568,14 @@ def _split(value: Any) -> Any:
     return [part.strip() for part in value.replace("\n", ",").split(",") if part.strip()]
 
 
+def _keep_whole(value: Any, check: ValidatorFunctionWrapHandler) -> int | float:
+    """Return a number that is whole as it is written: as a float many digits of it would be lost."""
+    checked: float = check(value)
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    return value if isinstance(value, int) else checked
+
+
 def _refuse_repeated(values: list[Any]) -> list[Any]:
     if len({json.dumps(each, default=str) for each in values}) < len(values):
         raise ValueError("Each value may stand in the list once")
@@ -603,7 +619,17 @@ def _read_form(text: str) -> AnswerForm:
     try:  # Built now, so that what pydantic cannot check is refused here.
         return AnswerForm(tuple(map(_propose_default, fields)), groups, _make_form_model(fields, groups))
     except (SchemaError, PydanticUserError, PydanticSchemaGenerationError, *_ODD) as error:
-        raise UnusableSchema(f"the schema cannot be checked: {one_line(str(error), 200)}") from error
+        raise UnusableSchema(f"the schema cannot be checked{_name_unchecked(fields)}") from error
+
+
+def _name_unchecked(fields: Sequence[FormField]) -> str:
+    for field in fields:
+        try:
+            TypeAdapter(field.annotation)
+        except (SchemaError, PydanticUserError, PydanticSchemaGenerationError, *_ODD):
+            rules = ", ".join(f"{name}: {one_line(json.dumps(value), 100)}" for name, value in field.rules)
+            return f": {field.name} has a rule that no form checks ({rules})"
+    return ""
 
 
 def _propose_default(field: FormField) -> FormField:
