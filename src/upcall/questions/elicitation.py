@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import count
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -21,10 +22,11 @@ from pydantic.alias_generators import to_camel
 from upcall.errors import UnusableSchema, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.answer_form import AnswerForm
+from upcall.questions.elicited_form import ElicitedForm
 from upcall.questions.json_values import find_problem, is_entangled
 from upcall.questions.question import MAX_LABEL_CHARS, ClarificationType, Option, Side
 from upcall.questions.tool_context import find_answer
-from upcall.text import CONTROLS, one_line, quote, shorten
+from upcall.text import one_line, quote, shorten
 
 ElicitResult: TypeAlias = dict[str, Any]
 """What the server gets: its ``action`` (accept, decline or cancel), and the ``content`` of a form."""
@@ -33,8 +35,6 @@ MAX_MESSAGE_CHARS = 2_000
 MAX_URL_CHARS = 1_000
 
 _YES, _NO = "elicitation:yes", "elicitation:no"
-
-_WORDS = ("title", "description", "enumNames")
 
 _NO_PASSWORD = "No server may ask for a password or a key in this way."
 
@@ -161,50 +161,23 @@ def _answer_form(request: _Request, server: str, where: str) -> ElicitResult:
         options = [Option(label="Yes", id=_YES, side=Side.YES), Option(label="No", id=_NO, side=Side.NO)]
         answer = _find(asks, options, f"Yes accepts it.{where}")
         return {"action": "accept", "content": {}} if _read_choice(answer, options) == _YES else _refusal(answer)
-    schema = _as_shown(request.requested_schema)
     try:
-        form = AnswerForm.of(schema)
+        form = ElicitedForm(request.requested_schema)
     except UnusableSchema as error:
         raise UnusableRequest(f"its form cannot be shown ({error})") from error
-    if form.groups or any(each.begun is not None for each in form.fields):  # By a reference, say.
-        raise UnusableRequest("its form cannot be shown (it is not one of flat fields)")
-    answer = _find(asks, (), f"{_NO_PASSWORD}{where}", schema)
-    if answer.outcome is not Outcome.ANSWERED:
-        return _refusal(answer)
-    return {"action": "accept", "content": json.loads(answer.text)}
-
-
-def _as_shown(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a server's schema as the person fills it in: with nothing in it that is not seen, and with what the server
-    suggests in words.
-
-    Raises:
-        UnusableRequest: it has a field whose name cannot be seen.
-    """
-    properties = schema["properties"]
-    if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
-        raise UnusableRequest("its form cannot be shown (its fields have no schema)")
-    if hidden := [name for name in properties if not name.isprintable()]:
-        raise UnusableRequest(f"its form cannot be shown ({hidden[0]!r} cannot be the name of a field)")
-    return {**schema, "properties": {name: _as_shown_field(each) for name, each in properties.items()}}
-
-
-def _as_shown_field(field: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {name: _strip_hidden(value, name) for name, value in field.items() if name != "default"}
-    if (suggested := field.get("default")) is not None:
-        text = suggested if isinstance(suggested, str) else json.dumps(suggested)
-        hint = f"The server suggests: {one_line(CONTROLS.sub('', text), 200)}."
-        shown["description"] = f"{one_line(str(shown.get('description') or ''), 300)} {hint}".strip()
-    return shown
-
-
-def _strip_hidden(value: Any, name: str) -> Any:
-    """Return a part of a schema with its titles and descriptions as they are seen; values stay what they are."""
-    if isinstance(value, dict):
-        return {key: _strip_hidden(each, key) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_strip_hidden(each, name) for each in value]
-    return CONTROLS.sub("", value) if isinstance(value, str) and name in _WORDS else value
+    wrong, draft = "", None
+    for number in count(1):  # Each answer that the server would not take makes it another question.
+        answer = _find(asks, (), f"{wrong}{_NO_PASSWORD}{where}", form.schema, draft)
+        if answer.outcome is not Outcome.ANSWERED:
+            return _refusal(answer)
+        draft = json.loads(answer.text)
+        content = form.read(draft)
+        problem = form.find_problem(content)
+        if problem is None:
+            return {"action": "accept", "content": content}
+        times = "" if number == 1 else f" ({number} times so far)"
+        wrong = f"What was answered does not fit{times}: {problem}. "
+    raise AssertionError("numbers do not end")
 
 
 class ValueForm:
@@ -306,7 +279,13 @@ def _introduce(server: str, does: str, message: str) -> str:
     return f"The MCP server {one_line(server, 80)} {does}:\n{quote(body)}"
 
 
-def _find(text: str, options: Sequence[Option], context: str, schema: Mapping[str, JsonValue] | None = None) -> Answer:
+def _find(
+    text: str,
+    options: Sequence[Option],
+    context: str,
+    schema: Mapping[str, JsonValue] | None = None,
+    draft: Mapping[str, JsonValue] | None = None,
+) -> Answer:
     kind = ClarificationType.RISK_CONFIRMATION.value
     free = None if schema is not None else False
     return find_answer(
@@ -318,6 +297,7 @@ def _find(text: str, options: Sequence[Option], context: str, schema: Mapping[st
             again=True,
             allow_free_text=free,
             schema=schema,
+            draft=draft,
         )
     )
 

@@ -41,11 +41,12 @@ def _count_applied(begin: Any, root: Mapping[str, Any]) -> int:
         elif isinstance(node, dict):
             count += 1
             waiting += [node[each] for each in _IN_PLACE if each in node]
-            waiting += [_look_up(str(node["$ref"]), root)] if "$ref" in node else []
+            waiting += [look_up(str(node["$ref"]), root)] if "$ref" in node else []
     return count
 
 
-def _look_up(reference: str, root: Mapping[str, Any]) -> Any:
+def look_up(reference: str, root: Mapping[str, Any]) -> Any:
+    """Return what a reference of a schema refers to; None where that is nothing."""
     target: Any = root
     for part in reference.split("/")[1:]:
         target = target.get(part) if isinstance(target, dict) else None
@@ -64,12 +65,28 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
     if is_entangled(schema):
         return None
     checker = FormatChecker() if len(str(value)) <= MAX_FORMAT_CHARS else None
-    validator = _validator()(schema, registry=Registry(), format_checker=checker)
+    validator = _validator()(_without_patterns(schema), registry=Registry(), format_checker=checker)
     try:
         worst = best_match(validator.iter_errors(value))
     except (UnknownType, Unresolvable, TypeError, ValueError, AttributeError, RecursionError):
         return None
-    return None if worst is None else one_line(worst.message, 200)
+    if worst is None:
+        return None
+    where = ".".join(map(str, worst.absolute_path))
+    return one_line(f"{where}: {worst.message}" if where else worst.message, 200)
+
+
+def _without_patterns(schema: Any, name: str = "") -> Any:
+    """Return a schema without ``patternProperties``, which other words look at too: one can take for ever."""
+    if isinstance(schema, list):
+        return [_without_patterns(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        word: _without_patterns(each, word)
+        for word, each in schema.items()
+        if word != "patternProperties" or name == "properties"
+    }
 
 
 @cache
