@@ -231,7 +231,7 @@ async def test_what_the_task_says_twice_over_is_not_asked() -> None:
     assert rest.text == "Nothing needs to be clarified."
 
 
-async def test_second_try_may_offer_what_the_task_does_not_state() -> None:
+async def test_second_try_may_offer_what_no_task_states() -> None:
     written = write_question("Which unit?", options=["Celsius", "Fahrenheit", "Kelvin"], default="Celsius")
     rest, _ = await write(written, written, task="Convert the Celsius values into the other unit")
     (question,) = rest.questions

@@ -156,7 +156,7 @@ def test_answer_that_the_server_refuses_is_asked_again(
     assert asked[1].answer_draft is not None
 
 
-def test_rules_of_whole_form_are_checked_before_it_is_sent() -> None:
+def test_rules_of_whole_form_are_checked_before_sending() -> None:
     params = form({"x": {"type": "string"}}, [])
     params["requestedSchema"] |= {"minProperties": 1, "additionalProperties": {}}
     result, asked = talk(params, {}, "word")

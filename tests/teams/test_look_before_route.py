@@ -271,7 +271,7 @@ async def test_own_policy_does_not_judge_small_talk() -> None:
     assert (rest.text, judge.tasks) == ("I am sorry.", [])
 
 
-async def test_reply_to_small_talk_is_kept_where_nothing_is_asked() -> None:
+async def test_small_talk_reply_is_kept_where_nothing_is_asked() -> None:
     stated = write_question("Which one?", options=["other unit", "none of them"])
     run, _ = await start([LACKING_LOOK, NAMED, stated, stated], said=SMALL_TALK)
     assert (run.questions, run.execution_path) == ((), ("classifier", "clarifier"))
@@ -293,7 +293,7 @@ async def test_answer_makes_small_talk_a_task() -> None:
     assert done.message.target == "researcher"
 
 
-async def test_model_that_replies_to_a_task_does_not_end_it() -> None:
+async def test_model_replying_to_a_task_does_not_end_it() -> None:
     said = json.dumps({"intent": "research", "research_depth": "deep", "meta_response": "I will."})
     with ScriptedModelClient([said]) as client:
         message = await turn(Classifier(client), TextMessage(source="user", content=TASK))
