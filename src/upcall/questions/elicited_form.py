@@ -36,7 +36,7 @@ _MOMENT = "a date and time with its zone, such as 2026-01-31T14:30:00+01:00"
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ValueSchema:
     """A schema of one value, without a reference.
 
     Attributes:
@@ -50,8 +50,8 @@ class _Part:
     schema: _Schema
     nullable: bool = False
     choices: tuple[tuple[Any, str | None], ...] | None = None
-    kinds: tuple[_Part, ...] = ()
-    items: _Part | None = None
+    kinds: tuple[_ValueSchema, ...] = ()
+    items: _ValueSchema | None = None
 
     @property
     def is_moment(self) -> bool:
@@ -87,11 +87,11 @@ class ElicitedForm:
         """What is drawn."""
         AnswerForm.of(self.schema)
 
-    def _read_part(self, schema: Any, name: str, depth: int = 0) -> _Part:
+    def _read_part(self, schema: Any, name: str, depth: int = 0) -> _ValueSchema:
         if depth > _MAX_DEPTH:
             raise UnusableSchema(f"{_show(name)} refers to itself")
         if schema in (None, True, {}):
-            return _Part({"type": "string"})
+            return _ValueSchema({"type": "string"})
         if not isinstance(schema, dict):
             raise UnusableSchema(f"{_show(name)} has no schema")
         if "$ref" in schema:
@@ -111,25 +111,25 @@ class ElicitedForm:
         if schema.get("format") == "password" or schema.get("writeOnly"):
             raise UnusableSchema(f"{_show(name)} is a secret, which no server may ask for in a form")
         if (choices := _list_choices(schema)) is not None:
-            return _Part(schema, any(value is None for value, _ in choices), choices)
+            return _ValueSchema(schema, any(value is None for value, _ in choices), choices)
         kinds = [self._read_part(each, name, depth + 1) for each in _list_kinds(schema)]
         plain = [each for each in kinds if each.schema.get("type") != "null"]
         nullable = len(plain) < len(kinds) or any(each.nullable for each in plain)
         if len(plain) == 1:
             only = plain[0]
-            return _Part({**only.schema, **_list_words(schema)}, nullable, only.choices, only.kinds, only.items)
+            return _ValueSchema({**only.schema, **_list_words(schema)}, nullable, only.choices, only.kinds, only.items)
         if plain:
             if not any(each.choices or each.schema.get("type", "string") in _KINDS for each in plain):
                 raise UnusableSchema(f"{_show(name)} may be of several kinds, none of which a form shows")
-            return _Part(schema, nullable, kinds=tuple(plain))
+            return _ValueSchema(schema, nullable, kinds=tuple(plain))
         is_list = schema.get("type") == "array"
-        return _Part(schema, items=self._read_part(schema.get("items"), name, depth + 1) if is_list else None)
+        return _ValueSchema(schema, items=self._read_part(schema.get("items"), name, depth + 1) if is_list else None)
 
     def read(self, answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return what the server gets for what was filled in."""
         return {self._names[shown]: self._read_value(self._parts[shown], value) for shown, value in answer.items()}
 
-    def _read_value(self, part: _Part, value: JsonValue) -> JsonValue:
+    def _read_value(self, part: _ValueSchema, value: JsonValue) -> JsonValue:
         if part.items is not None and isinstance(value, list):
             return [self._read_value(part.items, each) for each in value]
         if part.choices is not None or not isinstance(value, str):
@@ -219,7 +219,7 @@ def _list_words(schema: Mapping[str, Any]) -> _Schema:
     return {name: schema[name] for name in ("title", "description", "default") if schema.get(name) is not None}
 
 
-def _draw_field(part: _Part, shown: str, name: str) -> _Schema:
+def _draw_field(part: _ValueSchema, shown: str, name: str) -> _Schema:
     drawn = _draw(part, name)
     words = {each: CONTROLS.sub("", str(text)) for each, text in _list_words(part.schema).items() if each != "default"}
     hints = list(_list_hints(part))
@@ -228,7 +228,7 @@ def _draw_field(part: _Part, shown: str, name: str) -> _Schema:
     return ({} if shown == name else {"title": one_line(name, 100)}) | words | drawn
 
 
-def _draw(part: _Part, name: str) -> _Schema:
+def _draw(part: _ValueSchema, name: str) -> _Schema:
     """Return what is drawn for a value: a text where it may be of several kinds."""
     schema, kind = part.schema, "string" if part.kinds else part.schema.get("type", "string")
     typed = {"type": [kind, "null"] if part.nullable else kind}
@@ -259,7 +259,7 @@ def _is_drawn(kind: str, word: str, value: Any) -> bool:
     return True
 
 
-def _list_hints(part: _Part) -> Iterator[str]:
+def _list_hints(part: _ValueSchema) -> Iterator[str]:
     """Yield what else stands with a field: what it takes, and what the server suggests."""
     if part.kinds:
         kinds = [_KINDS.get(str(each.schema.get("type", "string")), "") for each in part.kinds]
@@ -283,7 +283,7 @@ def _read_json(text: str) -> JsonValue:
     return text if isinstance(value, str) else value
 
 
-def _write_moment(part: _Part, text: str) -> str:
+def _write_moment(part: _ValueSchema, text: str) -> str:
     """Return a text as the server reads it: a date and time in the form of RFC 3339."""
     return (_read_moment(text) if part.is_moment else None) or text
 
