@@ -152,9 +152,11 @@ class ClientMessages:
                     runs[run_id] = run
         later = await self._list_later(min(each.created_at for each in runs.values())) if runs else []
         following: dict[str, Run] = {}
-        for run in reversed(later):
-            if run.id not in runs and (run.follows in runs or run.follows in following):
-                following[run.id] = run
+        last = [*runs]
+        while last:  # Runs that were begun within a second come in any order.
+            new = {each.id: each for each in later if each.follows in last and each.id not in {*runs, *following}}
+            following |= new
+            last = [*new]
         names = await name_tasks(self._service.store, [*following.values()])
         return [*runs.values(), *(each for each in following.values() if names[each.id].context_id == context_id)]
 
