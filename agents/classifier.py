@@ -7,7 +7,7 @@ import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Unpack
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
@@ -26,7 +26,7 @@ from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import ASK_VERDICT, CLASSIFICATION, ERROR, WARNINGS, dump_warnings
 from upcall.autogen.model_size import is_small
 from upcall.autogen.scope import current_scope
-from upcall.errors import ConfigurationError, ModelError, UpcallError
+from upcall.errors import ModelError, UpcallError
 from upcall.options import ClassificationOptions, ClassifierLimits
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ClassifierContext, ToolInfo
@@ -289,11 +289,6 @@ class Classifier(StructuredAgent[ClassifierState, ClassifierSettings], Component
 
     def _hand_over(self, target: str, found: Classification, task: str, metadata: dict[str, str]) -> HandOver:
         return HandOver(target, f"{found.depth.value} {found.intent.value} task: {task}", metadata)
-
-    def _to_config(self) -> Any:
-        if self._judge is not None:
-            raise ConfigurationError(f"{self.name} has a judge, and that has no declarative form.")
-        return super()._to_config()
 
     def _report_failure(self, message: str) -> Response:
         """End the turn for the group but keep it open: called again, the agent tries again."""

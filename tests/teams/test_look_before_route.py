@@ -18,7 +18,6 @@ from upcall import Run, RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Classifier
 from upcall.agents.asking import AskPolicy, AskVerdict, ClarifierTask
 from upcall.autogen.messages import ASK_VERDICT, CLASSIFICATION, event_warnings
-from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.questions.question import Detail
 from upcall.runs.asked_topics import AskedTopic
@@ -192,12 +191,6 @@ async def test_judge_sees_files_and_conversation() -> None:
             TextMessage(source="user", content="Make it blue"),
         )
     assert judge.tasks == ["Make it blue\nKnown: Make a page I made page.html.\nDocuments given with it: page.html"]
-
-
-def test_classifier_with_a_judge_has_no_declarative_form() -> None:
-    client = ScriptedModelClient([])
-    with pytest.raises(ConfigurationError, match="classifier has a judge"):
-        Classifier(client, judge=Clarifier(client).judge).dump_component()
 
 
 # -- the first look ---------------------------------------------------------------------------------------------------
