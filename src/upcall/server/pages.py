@@ -292,12 +292,10 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             return await show_fork(caller, run_id, question, answer)
         replaces = how == "replace"
         try:
-            kept: bool | str = False
-            if replaces and keep:  # For what was shown; of a run that was cut off, also what turns out to stay.
-                app = service.app_for(caller)
+            app, kept = service.app_for(caller), seen if replaces and keep else False
+            if kept and (await app.get(run_id, user=caller.user)).replacing:  # Then also what turns out to stay.
                 plan = await app.forks.plan(run_id, question, replace=True, user=caller.user)
-                is_cut_off = bool((await app.get(run_id, user=caller.user)).replacing)
-                kept = True if is_cut_off and plan.bill == seen else seen
+                kept = plan.bill == seen or seen
             new_id = await begin_fork(
                 service, caller, run_id, question, answer, key, replace=replaces, keep_effects=kept
             )
