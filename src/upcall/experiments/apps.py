@@ -3,7 +3,6 @@ and for each task where its team is made for one."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from upcall.errors import ConfigurationError
 from upcall.execution.model_clients import ModelClients
 from upcall.execution.start_options import StartOptions
 from upcall.experiments.experiment import Experiment
-from upcall.experiments.functions import call_with, find_function
+from upcall.experiments.functions import call_with, find_function, has_parameter
 from upcall.experiments.specs import ModelSpec
 from upcall.experiments.trial import Trial
 from upcall.settings import Price, Settings
@@ -94,7 +93,7 @@ class Apps:
         made = self._experiment.teams[name].team
         if made is None or self._store.jobs.is_shared:
             return False
-        return "task" in inspect.signature(find_function(made, f"The team {name}:")).parameters
+        return has_parameter(find_function(made, f"The team {name}:"), "task")
 
     def _make(self, trial: Trial, chosen: Mapping[str, Any]) -> Upcall:
         team, spec = self._experiment.teams[trial.team], self._experiment.models[trial.model]
@@ -110,7 +109,7 @@ class Apps:
             return Upcall(store=self._store, settings=settings, team=_name_for_workers(team.team, trial.team))
         make = find_function(team.team, f"The team {trial.team}:")
         offered: dict[str, object] = {"settings": settings, "seed": trial.seed, "task": trial.task}
-        if "model" in inspect.signature(make).parameters:
+        if has_parameter(make, "model"):
             offered["model"] = self.client(trial.model, trial.seed)
         return Upcall(store=self._store, settings=settings, team=partial(call_with, make, offered))
 
@@ -135,7 +134,7 @@ def _name_for_workers(team: object, name: str) -> str:
             f"The team {name} is a function of this program, and workers do the runs of this store: name it, "
             "MODULE:FUNCTION, so that they can import it."
         )
-    if "task" in inspect.signature(find_function(team, f"The team {name}:")).parameters:
+    if has_parameter(find_function(team, f"The team {name}:"), "task"):
         raise ConfigurationError(
             f"The team {name} is made for each task, and workers do the runs of this store: they know no task of an "
             "experiment. Use an SQLite store."

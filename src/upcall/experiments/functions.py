@@ -21,10 +21,14 @@ def find_function(named: Named, what: str) -> Callable[..., Any]:
     return import_function(named, what, "shop.checks:is_right") if isinstance(named, str) else named
 
 
+def has_parameter(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function has a parameter of this name."""
+    return name in inspect.signature(function).parameters
+
+
 def call_with(function: Callable[..., Any], offered: Mapping[str, object]) -> Any:
     """Call a function with those of the offered values for which it has parameters."""
-    names = inspect.signature(function).parameters
-    return function(**{name: value for name, value in offered.items() if name in names})
+    return function(**{name: value for name, value in offered.items() if has_parameter(function, name)})
 
 
 def name_function(named: Named) -> str:
