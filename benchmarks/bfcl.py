@@ -34,9 +34,10 @@ from typing import Any
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import TextResultContent, ToolResult, ToolSchema
 
 from upcall import PausableAgent, Run, idempotency_key, idempotent
+from upcall.autogen.workbenches import StatelessWorkbench
 from upcall.experiments import Task
 from upcall.testing import Call, Reply, Request
 
@@ -166,11 +167,9 @@ class World:
 
 
 @idempotent
-class Simulators(Workbench):
+class Simulators(StatelessWorkbench):
     """The functions of an entry as tools. What was called is kept in a file of the run, so that one that pauses, or
     whose process is killed, finds the world as it left it."""
-
-    component_type = "workbench"
 
     def __init__(self, entry: Entry, folder: Path) -> None:
         self._entry, self._folder = entry, folder
@@ -200,22 +199,6 @@ class Simulators(Workbench):
         place = [*made].index(key) + 1
         result = World(self._entry, [*made.values()][:place]).results[-1]
         return ToolResult(name=name, result=[TextResultContent(content=result)])
-
-    async def start(self) -> None:
-        """Do nothing: a call finds its world by itself."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
-
-    async def reset(self) -> None:
-        """Do nothing."""
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """Return nothing: the world of a run is in its file."""
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Do nothing."""
 
 
 def read_calls(file: Path) -> dict[str, str]:
