@@ -383,10 +383,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         there was nothing to ask."""
         log, classification = self._state.clarifier_log.strip(), self._find_classification()
         if not log and classification is not None and classification.meta_response:
-            answered = Classification(intent=Intent.META, meta_response=classification.meta_response)
-            return Respond(
-                answered.meta_response or "", {CLASSIFICATION: answered.model_dump_json(), **self._warnings()}
-            )
+            reply = classification.meta_response
+            answered = Classification(intent=Intent.META, meta_response=reply).model_dump_json()
+            return Respond(reply, {CLASSIFICATION: answered, **self._warnings()})
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
         return HandOver(self._target(), content, {CLARIFIER_LOG: log, **self._warnings()})
 

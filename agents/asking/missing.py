@@ -12,14 +12,11 @@ from upcall.options import AskFor
 from upcall.prompts import Prompts
 from upcall.prompts.contexts import MissingContext
 from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, REFERRING_EXAMPLES, TASTE
-from upcall.runs.outputs import NOTHING_MISSING
+from upcall.runs.outputs import MAX_MISSING_CHARS, NOTHING_MISSING
 from upcall.text import one_line
 
 _YOUR_TASTE = LazyPattern(rf"^(your )?{TASTE.strip()}")
 """How what is missing begins in a reply if it is a taste."""
-
-MAX_MISSING_CHARS = 120
-"""A longer reply does not name a thing."""
 
 I_NEED = "Before I begin, I need to know "
 """How a reply that names what is missing begins. A small model names it more often as the end of a sentence than as a

@@ -11,7 +11,7 @@ import pytest
 from conversation import answers, resumed_as, run, send
 from pydantic import ValidationError
 from scenario import DEEP_CODING
-from scorers import list_needs, write_question
+from scorers import Judge, list_needs, write_question
 from worlds import roles_in
 
 from upcall.agents import Clarifier
@@ -26,17 +26,6 @@ from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Reply, ScriptedModelClient
 
 TASK = "Compare renewable energy in the G7"
-
-
-class Judge(AskPolicy):
-    """Says the same of every task, and remembers which ones."""
-
-    def __init__(self, **verdict: object) -> None:
-        self.verdict, self.tasks = AskVerdict.model_validate(verdict), list[str]()
-
-    async def judge(self, task: ClarifierTask) -> AskVerdict:
-        self.tasks.append(task.text)
-        return self.verdict
 
 
 class NeverPlaces(AskPolicy):

@@ -1,4 +1,4 @@
-"""What a scorer is tried with: a server that gives embeddings, and replies of the clarifier's model."""
+"""What decides whether something is asked, in tests: policies, embeddings, and replies of the clarifier's model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ import math
 from scenario import script
 from web_servers import Request, Sent
 
+from upcall.agents.asking import AskPolicy, AskVerdict, ClarifierTask
 from upcall.agents.asking.first_token import find_shift
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.testing import Reply, Say
+
+
+class Judge(AskPolicy):
+    """Says the same of every task, and remembers which ones."""
+
+    def __init__(self, **verdict: object) -> None:
+        self.verdict, self.tasks = AskVerdict.model_validate(verdict), list[str]()
+
+    async def judge(self, task: ClarifierTask) -> AskVerdict:
+        self.tasks.append(task.text)
+        return self.verdict
 
 
 def embed(request: Request) -> Sent:

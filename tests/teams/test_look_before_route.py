@@ -11,12 +11,12 @@ import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from conversation import answers, run, send, turn
 from scenario import for_team, new_app, requests_of
-from scorers import CLEAR_LOOK, LACKING_LOOK, for_run, list_needs, write_question
+from scorers import CLEAR_LOOK, LACKING_LOOK, Judge, for_run, list_needs, write_question
 from worlds import roles_in
 
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Classifier
-from upcall.agents.asking import AskPolicy, AskVerdict, ClarifierTask
+from upcall.agents.asking import AskPolicy, AskVerdict
 from upcall.autogen.messages import ASK_VERDICT, CLASSIFICATION, event_warnings
 from upcall.options import TeamOptions
 from upcall.questions.question import Detail
@@ -47,17 +47,6 @@ def scripted(missing: object = UNIT, written: Sequence[Reply] = (), **said: Sequ
     nothing, and `written` is what it says to the request for a question."""
     replies = for_team(**{"classifier": [classified(missing)], **said})
     return ScriptedModelClient({"You read a task ": [*written], **replies}, small=False)
-
-
-class Judge(AskPolicy):
-    """Says the same of every task, and remembers which ones."""
-
-    def __init__(self, **verdict: object) -> None:
-        self.verdict, self.tasks = AskVerdict.model_validate(verdict), list[str]()
-
-    async def judge(self, task: ClarifierTask) -> AskVerdict:
-        self.tasks.append(task.text)
-        return self.verdict
 
 
 def team_with(judge: AskPolicy, client: ScriptedModelClient, folder: Path) -> Any:

@@ -120,7 +120,7 @@ NOTHING_MISSING = LazyPattern(
 """What a model writes where nothing is missing, instead of leaving it out: "Nothing; any style will do."."""
 
 MAX_MISSING_CHARS = 120
-"""How much is kept of what a task lacks; the rest of a longer text is cut off."""
+"""How long what names a thing that a task lacks may be; what a classifier writes beyond that is cut off."""
 
 
 def _read_missing(value: object) -> str | None:
