@@ -38,6 +38,7 @@ from upcall.autogen.context_window import ContextUse, measure_context
 from upcall.autogen.messages import NOTES, REMINDER, USER
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.scope import current_scope
+from upcall.autogen.truncated_replies import end_text_circle
 from upcall.autogen.usage import add_usage
 from upcall.errors import ConversationTooLong
 from upcall.questions.answer import Answer
@@ -236,7 +237,7 @@ class Compactor:
                 agent=parts.name,
                 cancellation_token=token,
             )
-            reply = await result_of(call)
+            reply, _ = end_text_circle(await result_of(call))
             usage = add_usage(usage, reply.usage)
             written = reply.content.strip() if isinstance(reply.content, str) else ""
             # A model may write nothing; what happened is better than that.

@@ -105,6 +105,14 @@ async def test_compaction_without_notes_keeps_what_happened(tmp_path: Path, serv
     assert "COLOUR-5?" in json.dumps(reader.last)
 
 
+async def test_notes_that_go_in_circles_are_kept_once(tmp_path: Path, serve: Serve) -> None:
+    reader = Reader(calls=60, circle=True)
+    _, run = await read_all(reader, serve(reader), tmp_path)
+    seen = json.dumps(reader.last)
+    assert (run.result, reader.noted > 1, seen.count("It read on")) == ("Read.", True, 1)
+    assert facts_in(seen) >= {"FACT-10 is w10", "FACT-50 is w50"}
+
+
 async def test_compaction_keeps_answers_to_tools_and_nested_agents(tmp_path: Path, serve: Serve) -> None:
     reader = Reader(calls=80, asks="tool", nested=True)
     _, run = await read_all(reader, serve(reader), tmp_path)

@@ -23,7 +23,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from upcall import PausableAgent, Upcall, ask
 from upcall.autogen.openai_client.client import OpenAICompatibleClient
 from upcall.autogen.tool_calls import idempotent
-from upcall.testing import Call, Calls, Fail, Reply, Request
+from upcall.testing import Call, Calls, Fail, Raw, Reply, Request
 
 RUN = "the-run"
 WINDOW = 8_000
@@ -55,6 +55,7 @@ class Reader:
         long: the part that is longer than the model takes.
         words: how long that part is.
         notes: whether it writes notes at all.
+        circle: whether its notes repeat their end until they are cut off.
         nested: whether it works for another agent.
         dies: the part in which the process is killed.
     """
@@ -67,6 +68,7 @@ class Reader:
     long: int = 0
     words: int = 8_000
     notes: bool = True
+    circle: bool = False
     nested: bool = False
     dies: int = 0
     refused: int = 0
@@ -104,12 +106,19 @@ class Reader:
         text = str(request.messages[-1]["content"])
         if "notes of an agent" in text:
             self.noted += 1
-            return ("\n".join(sorted(facts_in(text))) or "Nothing.") if self.notes else " "
+            written = ("\n".join(sorted(facts_in(text))) or "Nothing.") if self.notes else " "
+            return self._cut(written + "\nIt read on, and on." * 300) if self.circle else written
         if self.nested and "You are the lead." in request.system:
             return "All read." if request.tool_results else Call("reader", {"task": TASK}, id="l")
         self.last = request.messages
         self.made += 1
         return self._continue(self.made)
+
+    def _cut(self, text: str) -> Reply:
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
+        return Raw(
+            json.dumps({"id": "r", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+        )
 
     def _continue(self, number: int) -> Reply:
         first = (number - 1) * self.several + 1
@@ -127,7 +136,7 @@ class Reader:
         if part == self.dies:
             os.kill(os.getpid(), signal.SIGKILL)
         if part == 7 and self.asks == "tool":
-            await ask("Which colour for part 7?")
+            ask("Which colour for part 7?")
         fact = f"FACT-{part} is w{part} " if part % 10 == 0 else ""
         return fact + f"filler {part} " * (self.words if part == self.long else 120)
 
