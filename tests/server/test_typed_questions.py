@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from looks import look
 from playwright.async_api import expect
 from scenario import upcall
 from services import OPERATOR, serving, settle, start
+from test_inbox_page import read
+from test_web_browser import log_in
+from test_web_security import find_csrf
 from trips import BAD_VALUES, BOOKED, BOOKED_AS_CLEARED, TRIP, Trip, make_team
 from worlds import pausing
 
@@ -169,3 +174,60 @@ async def test_page_draws_fields_and_keeps_what_was_entered(place: str) -> None:
         async with await site.caller() as me:
             await expect(page.get_by_label("Traveller")).to_have_count(0)
             assert (await settle(me, asked["run_id"]))["result"] == BOOKED_AS_CLEARED
+
+
+def read_form(page: str) -> dict[str, Any]:
+    """Return what a browser sends of the form for many answers, as it stands: texts, dates and what is selected."""
+    fields: dict[str, Any] = {"csrf": find_csrf(page)}
+    for name in ("question", "typed"):
+        fields[name] = re.findall(rf'<input type="hidden" name="{name}" value="([^"]+)">', page)
+    texts = re.findall(r'<input id="[^"]+" type="\w+"[^>]*? value="([^"]*)" name="([^"]+)"', page)
+    for at, chosen in re.findall(
+        r'<select id="[^"]+" name="([^"]+)".*?<option value="([^"]*)" selected', page, re.DOTALL
+    ):
+        fields[at] = chosen
+    return fields | {name: unescape(value) for value, name in texts}
+
+
+async def test_typed_question_among_many_is_answered_by_its_fields() -> None:
+    async with serving(make_team) as site, await site.browser("alice") as alice, await site.caller("alice") as api:
+        first, second = await start(api, "First"), await start(api, "Second")
+        sent = read_form(await read(alice, "/?several=1"))
+        at = f"field-{first['run_id']}/{first['questions'][0]['id']}"
+        assert (sent[f"{at}-nights"], sent[f"{at}-remark"]) == ("2", "No smoking")
+        sent |= {f"{at}-traveller": "Ada Byron", f"{at}-start": "2026-03-01", f"{at}-address.city": "Oslo"}
+        done = await alice.post("/answers?several=1", data=sent)
+        assert (done.status_code, done.headers["Location"]) == (303, "/?answered=1")
+        assert (await settle(api, first["run_id"]))["result"] == BOOKED
+        assert (await api.get(f"/api/runs/{second['run_id']}")).json()["status"] == "awaiting_clarification"
+
+
+async def test_refused_fields_among_many_keep_what_was_entered() -> None:
+    async with serving(make_team) as site, await site.browser("alice") as alice, await site.caller("alice") as api:
+        run = await start(api)
+        sent = read_form(await read(alice, "/?several=1"))
+        at = f"{run['run_id']}/{run['questions'][0]['id']}"
+        refused = await alice.post("/answers?several=1", data={**sent, f"field-{at}-nights": "many"})
+        assert (refused.status_code, 'value="many"' in refused.text) == (422, True)
+        assert "Input should be a valid integer, unable to parse string as an integer</p>" in refused.text
+        as_it_stands = await alice.post("/answers?several=1", data={**sent, f"as-it-stands-{at}": "yes"})
+        assert (as_it_stands.status_code, "start: Field required" in as_it_stands.text) == (422, True)
+        assert (await alice.post("/answers?several=1", data=sent)).headers["Location"] == "/?several=1&answered=0"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+async def test_typed_question_among_many_is_filled_in_a_browser() -> None:
+    async with serving(make_team) as site, chromium() as browser, await site.caller() as me:
+        asked, _ = await start(me, "First"), await start(me, "Second")
+        page = await log_in(browser, f"{site.url}/login?token={OPERATOR}")
+        await page.goto(f"{site.url}/?several=1")
+        await look(page, "typed-several")
+        (question,) = asked["questions"]
+        card = page.locator(f"[id='question-{asked['run_id']}-{question['id']}']")
+        for label, text in {"Traveller": "Ada Byron", "Start": "2026-03-01", "Address: City": "Oslo"}.items():
+            await card.get_by_label(label).fill(text)
+        await page.get_by_role("button", name="Send all answers").click()
+        await expect(page.get_by_role("status")).to_have_text("1 answer is sent.")
+        await expect(page.locator("article")).to_have_count(1)
+        assert (await settle(me, asked["run_id"]))["result"] == BOOKED

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.datastructures import FormData
 
-from upcall.errors import UpcallError
+from upcall.app import Upcall
+from upcall.errors import FieldsRefused, UpcallError
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
 from upcall.server.service import Caller, Service
+from upcall.server.typed_fields import is_changed, read_fields
 
 RUNS_AT_ONCE = 8
 """Of how many runs questions are answered at the same time."""
@@ -19,22 +22,28 @@ RUNS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Filled:
-    """What was filled in for one question: what is ticked, and what is written."""
+    """What was filled in for one question.
+
+    Attributes:
+        run_id: the run.
+        question_id: the question.
+        value: the answer that it makes.
+        choices: what is ticked.
+        own: what is written.
+        fields: what stands in the fields of an answer that has several, by their names.
+    """
 
     run_id: str
     question_id: str
-    choices: Sequence[str]
-    own: str
+    value: AnswerValue
+    choices: Sequence[str] = ()
+    own: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """The question among those of all runs."""
         return f"{self.run_id}/{self.question_id}"
-
-    @property
-    def value(self) -> AnswerValue:
-        """It as an answer."""
-        return join_fields(self.choices, self.own)
 
 
 @dataclass(frozen=True)
@@ -44,19 +53,47 @@ class RefusedAnswer:
     filled: Filled
     error: UpcallError
 
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What stands in the fields of an answer that has several."""
+        return self.filled.fields
 
-def read_answers(form: FormData) -> Sequence[Filled]:
-    """Read a form with fields for each question, named by run and question; those left empty are no answers."""
-    fields = dict[str, list[str]]()
-    for name, value in form.multi_items():
-        fields.setdefault(name, []).append(str(value))
-    read = []
-    for key in dict.fromkeys(fields.get("question", ())):
-        run_id, _, question_id = key.partition("/")
-        choices = [each for each in fields.get(f"choice-{key}", ()) if each]
-        filled = Filled(run_id, question_id, choices, fields.get(f"own-{key}", [""])[0])
-        read += [filled] if choices or filled.own.strip() else []
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong with these, by their names."""
+        return self.error.problems if isinstance(self.error, FieldsRefused) else {}
+
+
+async def read_answers(app: Upcall, user: str | None, form: FormData) -> Sequence[Filled]:
+    """Read a form with fields for each question, named by run and question. Those left empty are no answers, nor are
+    those of several fields that were left as they stood, unless a tick says so."""
+    read, typed = list[Filled](), {*map(str, form.getlist("typed"))}
+    for key in dict.fromkeys(map(str, form.getlist("question"))):
+        filled = await _read_typed(app, user, form, key) if key in typed else _read_plain(form, key)
+        read += [] if filled is None else [filled]
     return read
+
+
+def _read_plain(form: FormData, key: str) -> Filled | None:
+    run_id, _, question_id = key.partition("/")
+    choices = [str(each) for each in form.getlist(f"choice-{key}") if each]
+    own = str(form.get(f"own-{key}", ""))
+    filled = Filled(run_id, question_id, join_fields(choices, own), choices, own)
+    return filled if choices or own.strip() else None
+
+
+async def _read_typed(app: Upcall, user: str | None, form: FormData, key: str) -> Filled | None:
+    run_id, _, question_id = key.partition("/")
+    try:
+        question = (await app.get(run_id, user=user)).asked.get(question_id)
+    except UpcallError:
+        question = None
+    if question is None or (answer := question.answer_form) is None:
+        return Filled(run_id, question_id, {})  # Why it cannot be answered says who answers it.
+    fields = read_fields(form, answer, f"field-{key}-")
+    if not (is_changed(answer, fields) or form.get(f"as-it-stands-{key}")):
+        return None
+    return Filled(run_id, question_id, answer.take(fields), fields=fields)
 
 
 async def answer_each(service: Service, caller: Caller, given: Sequence[Filled]) -> Sequence[RefusedAnswer]:

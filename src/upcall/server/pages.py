@@ -41,6 +41,7 @@ from upcall.server.run_names import read_names, rename_run, widen_to_names
 from upcall.server.service import Caller, Service
 from upcall.server.start_form import ON_EXPIRY, list_demo_tasks, list_fixed, list_selects, read_start, reviews_plans
 from upcall.server.starting import begin_fork, begin_run, send_once
+from upcall.server.typed_fields import read_fields
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 from upcall.server.views import PageFrame, list_operations, name_topic, render, run_view
 from upcall.ui import diagrams
@@ -104,7 +105,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         view |= {"wrong": wrong, "wrong_at": wrong_at, "is_wrong_shown": is_wrong_shown, "answered": answered}
         view["address"] = "&".join(filter(None, [wanted.query, urlencode({"after": after}) if after else ""]))
         view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in refused]
-        view["filled"] = {each.filled.key: each.filled for each in refused}
+        view["refusals"] = {each.filled.key: each for each in refused}
         shown = render("inbox.html", frame(caller), **view, wanted=wanted, holds=holds)
         return HTMLResponse(shown, 422 if wrong or refused else 200)
 
@@ -166,7 +167,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
 
     @router.post("/answers")
     async def answer_many(request: Request, caller: CurrentUser) -> Response:
-        given = read_answers(await request.form())
+        given = await read_answers(service.app_for(caller), caller.user, await request.form())
         wanted = InboxFilter.parse(request.url.query)
         refused = await answer_each(service, caller, given)
         answered = len(given) - len(refused)
@@ -436,12 +437,7 @@ def _read_fields(form: FormData, question_id: str, run: Run) -> AnswerValue:
     answer = None if record is None else record.question.answer_form
     if answer is None:
         raise UnknownQuestion(question_id, [each.id for each in run.questions])
-    given = {  # A browser sends line breaks as those of the network.
-        each.name: [str(text).replace("\r\n", "\n") for text in form.getlist(f"field-{each.name}")]
-        for each in answer.fields
-    }
-    ticked = {each.name for each in answer.fields if each.several and each.choices}  # A browser sends no empty boxes.
-    return answer.take({name: texts if name in ticked else "".join(texts[:1]) for name, texts in given.items()})
+    return answer.take(read_fields(form, answer, "field-"))
 
 
 def _read_review(form: FormData, run: Run | None) -> str:

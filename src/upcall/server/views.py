@@ -30,6 +30,7 @@ from upcall.server.callers import csrf_of
 from upcall.server.code_html import diff_rows, message_html
 from upcall.server.conversation import SUMMARY_CHARS, ConversationPart, ConversationTree
 from upcall.server.events import read_position
+from upcall.server.many_answers import RefusedAnswer
 from upcall.server.page_words import name_page_actions
 from upcall.server.run_names import name_task, read_names
 from upcall.server.server_folders import hide_folders
@@ -236,14 +237,14 @@ def name_topic(question: Question) -> str:
 
 def _list_filled(field: FormField, wrong: object) -> list[str]:
     """List what stands in a field: what was filled in and refused, else what does at first."""
-    value = find_given(wrong.given, field.name) if isinstance(wrong, FieldsRefused) else field.begun
+    value = find_given(wrong.given, field.name) if isinstance(wrong, FieldsRefused | RefusedAnswer) else field.begun
     if field.choices:
         return field.list_labels(value)
     return [field.show(value)]
 
 
 def _find_problem(field: FormField, wrong: object) -> str | None:
-    return wrong.problems.get(field.name) if isinstance(wrong, FieldsRefused) else None
+    return wrong.problems.get(field.name) if isinstance(wrong, FieldsRefused | RefusedAnswer) else None
 
 
 def _hint(text: object) -> str:
