@@ -256,15 +256,17 @@ class ReminderContext(Context):
 
 @dataclass(frozen=True)
 class CompactionContext(Context):
-    """For the notes that replace the older part of a conversation. `earlier` are the notes so far, `steps` what
-    happened since."""
+    """For the notes that replace the older part of a conversation: the agent's task, the steps that happened since
+    `earlier`, the notes so far. These are to be added to, or to `rewrite`."""
 
     template: ClassVar[str] = "compaction.j2"
 
     agent: str
+    task: str
     steps: str
     max_words: int
     earlier: str = ""
+    rewrite: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ The rules:
   approved, are repeated after the notes.
 - The notes are written by the agent's own model, in calls that the journal records like any other: a replay takes them
   from there. What these calls read fits the model too, however long a result is: it is read in pieces.
-- New notes are made of the notes so far and of what happened since. There are none where they would gain little.
+- What happened since is added to the notes so far, each line once. Only where both would be too long are they
+  rewritten as one: a small model loses something each time. There are none where they would gain little.
+- Who writes notes reads the task: without it a small model copies what happened until there is no more room.
 - A server may take less than is known of its model, or nothing is known: its refusal says how much it takes.
 """
 
@@ -55,6 +57,12 @@ PIECE_SHARE = 0.5
 RESULT_SHARE = 0.1
 """How much of a result the notes are made of, at most, as a share of the window."""
 
+FULL_SHARE = 0.6
+"""Which share of their room the notes take that are rewritten instead of added to."""
+
+LONG_LINE_CHARS = 10
+"""From how many characters on a line of notes is not written twice."""
+
 LEAST_GAIN = 0.1
 """Notes are made where they replace this share of the window or more."""
 
@@ -73,6 +81,7 @@ class _OlderPart(NamedTuple):
     end: int
     kept: list[int]
     steps: list[str]
+    task: str
 
 
 class Compactor:
@@ -165,7 +174,9 @@ class Compactor:
         use = measure_context(self._parts.model_client, replaced)
         if not steps or use is None or use.used < window * LEAST_GAIN:
             return None
-        return _OlderPart(window, end, kept, steps)
+        given = [messages[number].content for number in _list_tasks(turn, end)]
+        task = "\n\n".join(shorten_middle(each, room // 4) for each in given if isinstance(each, str))
+        return _OlderPart(window, end, kept, steps, task or "(it is not known)")
 
     def _find_end(self, messages: Sequence[LLMMessage], begin: int, room: int) -> int:
         """Return where the latest messages begin that have `room` tokens, at least the last call with its result."""
@@ -182,9 +193,7 @@ class Compactor:
     def _list_kept(self, turn: Turn, end: int) -> list[int]:
         """List the messages before `end` that stay word for word."""
         messages, users = turn.messages, {USER, self._parts.settings.user_proxy}
-        given = [number for number, each in enumerate(messages[:end]) if _is_given(each)]
-        kept = {*(turn.compaction.kept if turn.compaction else ()), *given[:1]}
-        kept |= {*[number for number in given if number >= turn.began][:1]}
+        kept = {*(turn.compaction.kept if turn.compaction else ()), *_list_tasks(turn, end)}
         for number, message in enumerate(messages[:end]):
             if isinstance(message, SystemMessage):
                 kept.add(number)
@@ -228,25 +237,36 @@ class Compactor:
             RequestUsage(prompt_tokens=0, completion_tokens=0),
         )
         limit = int(window * NOTES_SHARE * BYTES_PER_TOKEN)
+        words = int(window * NOTES_SHARE * _WORDS_PER_TOKEN)
         for steps in _group(part.steps, int(window * PIECE_SHARE * BYTES_PER_TOKEN)):
-            words = int(window * NOTES_SHARE * _WORDS_PER_TOKEN)
-            prompt = parts.prompts.render(CompactionContext(parts.name, steps, words, notes))
+            rewrite = len(notes.encode()) > limit * FULL_SHARE
+            prompt = parts.prompts.render(
+                CompactionContext(parts.name, part.task, steps, words if rewrite else words // 2, notes, rewrite)
+            )
             call = call_model(
                 parts.model_client,
                 [UserMessage(content=prompt, source=REMINDER)],
                 agent=parts.name,
                 cancellation_token=token,
+                small_limit=int(window * NOTES_SHARE / 2),
             )
             reply, _ = end_text_circle(await result_of(call))
             usage = add_usage(usage, reply.usage)
             written = reply.content.strip() if isinstance(reply.content, str) else ""
             # A model may write nothing; what happened is better than that.
-            notes = shorten_middle(written or f"{notes}\n{steps}".strip(), limit)
+            known = "" if rewrite and written else notes
+            notes = shorten_middle(_join_once(known, written or steps), limit)
         return notes, usage
 
 
 def _is_given(message: LLMMessage) -> bool:
     return isinstance(message, UserMessage) and message.source != REMINDER
+
+
+def _list_tasks(turn: Turn, end: int) -> list[int]:
+    """List the messages before `end` that gave the agent its tasks: at first, and in this turn."""
+    given = [number for number, each in enumerate(turn.messages[:end]) if _is_given(each)]
+    return sorted({*given[:1], *[number for number in given if number >= turn.began][:1]})
 
 
 def _restricts(question: Question, answer: Answer) -> bool:
@@ -280,6 +300,17 @@ def _describe(message: LLMMessage, room: int, is_kept: bool) -> Iterator[str]:
                 yield f"{message.source} wrote: {message.content if isinstance(message.content, str) else '(an image)'}"
         case _:
             return
+
+
+def _join_once(notes: str, more: str) -> str:
+    """Return notes with more of them, without the lines that stand there already; a short line may stand twice."""
+    lines = notes.splitlines()
+    seen = {*lines}
+    for line in more.splitlines():
+        if len(line) < LONG_LINE_CHARS or line not in seen:
+            lines.append(line)
+        seen.add(line)
+    return "\n".join(lines)
 
 
 def _group(steps: Iterable[str], room: int) -> Iterator[str]:

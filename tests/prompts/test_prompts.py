@@ -72,9 +72,12 @@ RENDERED: dict[str, Context] = {
     "coder_executing": CoderContext(escalates_to=None, executes=True),
     "coder_escalating": CoderContext(escalates_to="clarifier"),
     "compaction": CompactionContext(
-        "coder", "It called read: {}\nThe result of read: 3 files", 120, "- The port is 80."
+        "coder", "Count the files.", "It called read: {}\nThe result of read: 3 files", 120, "- The port is 80."
     ),
-    "compaction_first": CompactionContext("coder", "It wrote: Done.", 120),
+    "compaction_first": CompactionContext("coder", "Count the files.", "It wrote: Done.", 120),
+    "compaction_whole": CompactionContext(
+        "coder", "Count the files.", "It wrote: Done.", 120, "- The port is 80.", True
+    ),
     "first_look": FirstLookContext(),
     "intent_classification": ClassifierContext(
         query="What is CUDA?",
