@@ -95,6 +95,7 @@ DECISIONS = {
         for at in ("/runs/{run_id}", "/api/runs/{run_id}")
         for act in ("cancel", "messages", "resume", "stop", "undo")
     },
+    "POST /runs/{run_id}/completion": Right.ACT,
     "POST /runs/{run_id}/plan": Right.ANSWER,
     "POST /runs/{run_id}/name": Right.ACT,
     "POST /answers": Right.KNOWN,

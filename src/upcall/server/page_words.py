@@ -22,6 +22,8 @@ _OTHERS = ("deliveries", "expire", "log", "memory", "serve", "store", "token", "
 _COMMAND = LazyPattern(rf"`?\bupcall (?P<verb>{'|'.join((*_ACTIONS, *_OTHERS))})\b(?: {_WORD})*`?")
 _ELSEWHERE = "the command line (ask whoever runs this service)"
 
+_COMPLETION = LazyPattern(r"complete it: upcall fork \S+ \S+ ANSWER --replace(?: --also \S+=ANSWER)*")
+
 
 def name_page_actions(text: str) -> str:
     """Return a message with the commands in it replaced by what does the same on the pages, and without how a model
@@ -30,4 +32,5 @@ def name_page_actions(text: str) -> str:
     def name(found: re.Match[str]) -> str:
         return _ACTIONS.get(found["verb"], _ELSEWHERE)
 
-    return _COMMAND.sub(name, text.replace(f"set one {WITH_A_MODEL}", "whoever runs this service sets one"))
+    text = text.replace(f"set one {WITH_A_MODEL}", "whoever runs this service sets one")
+    return _COMMAND.sub(name, _COMPLETION.sub("it can be completed on the run's page", text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from upcall.errors import (
     CallerError,
     NotAllowed,
     OverrulesAssumption,
+    RunBeingReplaced,
     UnknownQuestion,
     UpcallError,
 )
@@ -34,6 +34,7 @@ from upcall.server.added import find_pages, list_added, send_page
 from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
+from upcall.server.completing import list_changed, read_again, write_value
 from upcall.server.inbox import InboxFilter, find_questions
 from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_answers
 from upcall.server.problems import Problem, describe, respond
@@ -112,33 +113,38 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     async def show_run(
         run_id: str,
         caller: Caller,
-        wrong: AnswerError | None = None,
+        wrong: UpcallError | None = None,
         question: str = "",
         before: int | None = None,
         unsent: UnsentMessage | None = None,
+        refused: Sequence[RefusedAnswer] = (),
     ) -> HTMLResponse:
         view = await run_view(service, caller, run_id, before)
+        view["refusals"] = {each.filled.question_id: each for each in refused}
         shown = render("run.html", frame(caller), **view, wrong=wrong, wrong_at=question, unsent=unsent)
         status = 200 if unsent is None else describe(unsent.error).status
         return HTMLResponse(shown, 422 if wrong else status)
 
     async def show_fork(
-        caller: Caller, run_id: str, question_id: str, answer: str, wrong: UpcallError | None = None
-    ) -> HTMLResponse:
-        """Show what another answer would cost, in the place of its run and beside it, before anything is done."""
+        caller: Caller, run_id: str, answers: Mapping[str, str], wrong: UpcallError | None = None
+    ) -> Response:
+        """Show what other answers would cost, in the place of their run and beside it, before anything is done. While
+        others are about to replace theirs, only these can be given."""
         app = service.app_for(caller)
         run = await app.get(run_id, user=caller.user)
-        beside = await app.forks.plan(run.id, question_id, user=caller.user)
-        is_over = run.replaced_by is not None
+        if run.replacing and {*answers} != {*run.replacing}:
+            return RedirectResponse(f"/runs/{run.id}#replacing", 303)
+        first, *others = answers
+        is_over, may_stand = run.replaced_by is not None, not (others or run.replacing)
         shown = render(
             "fork.html",
             frame(caller),
             run=run,
-            question=beside.question,
-            answer=answer,
-            known=beside.answered,
-            beside=beside,
-            replacing=None if is_over else await app.forks.plan(run.id, question_id, replace=True, user=caller.user),
+            beside=await app.forks.plan(run.id, first, user=caller.user) if may_stand else None,
+            replacing=None
+            if is_over
+            else await app.forks.plan(run.id, first, replace=True, also=others, user=caller.user),
+            changes=list_changed(run, answers),
             wrong=wrong,
             key=identity.new_id(),
         )
@@ -231,13 +237,15 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
                 value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
             await service.answer(caller, run_id, {question: value})
         except AnswerError as error:
-            if isinstance(error, OverrulesAssumption) and (other := _write_value(value)) is not None:
+            if isinstance(error, OverrulesAssumption) and (other := write_value(value)) is not None:
                 app = service.app_for(caller)
                 if app.access.owns(await app.get(run_id, user=caller.user), caller.user):
-                    return await show_fork(caller, run_id, question, other)
+                    return await show_fork(caller, run_id, {question: other})
             if back:
                 return await show_inbox(caller, InboxFilter.parse(back), None, error, f"{run_id}/{question}")
             return await show_run(run_id, caller, error, question)
+        except RunBeingReplaced as error:
+            return await show_run(run_id, caller, error)
         return _show_receipt(InboxFilter.parse(back), 1) if back else RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/plan")
@@ -288,23 +296,40 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         how: FormText = "",
         keep: FormText = "",
         seen: FormText = "",
+        also: Annotated[Sequence[str], Form()] = (),
+        also_answer: Annotated[Sequence[str], Form()] = (),
     ) -> Response:
+        others = dict(zip(also, also_answer, strict=False))
+        answers = {question: answer, **others}
         if how not in ("replace", "beside"):
-            return await show_fork(caller, run_id, question, answer)
+            return await show_fork(caller, run_id, answers)
         replaces = how == "replace"
         try:
             app, kept = service.app_for(caller), seen if replaces and keep else False
             if kept and (await app.get(run_id, user=caller.user)).replacing:  # Then also what turns out to stay.
-                plan = await app.forks.plan(run_id, question, replace=True, user=caller.user)
+                plan = await app.forks.plan(run_id, question, replace=True, also=others, user=caller.user)
                 kept = plan.bill == seen or seen
             new_id = await begin_fork(
-                service, caller, run_id, question, answer, key, replace=replaces, keep_effects=kept
+                service, caller, run_id, question, answer, key, replace=replaces, keep_effects=kept, also=others
             )
         except NotAllowed:
             raise
-        except (AnswerError, CallerError) as error:
-            return await show_fork(caller, run_id, question, answer, error)
+        except (AnswerError, CallerError, RunBeingReplaced) as error:
+            return await show_fork(caller, run_id, answers, error)
         return RedirectResponse(f"/runs/{new_id}", 303)
+
+    @router.post("/runs/{run_id}/completion")
+    async def complete(request: Request, run_id: str, caller: CurrentUser) -> Response:
+        app = service.app_for(caller)
+        run = await app.get(run_id, user=caller.user)
+        if not app.access.owns(run, caller.user):
+            raise NotAllowed(f"Run {run.id} is somebody else's: they complete it.")
+        if not run.replacing:
+            return RedirectResponse(f"/runs/{run.id}", 303)
+        given = await read_again(app, caller, run, await request.form())
+        if given.wrong is not None:
+            return await show_run(run.id, caller, given.wrong, refused=given.refused)
+        return await show_fork(caller, run.id, given.texts)
 
     @router.post("/runs/{run_id}/name")
     async def rename(run_id: str, caller: CurrentUser, name: FormText = "") -> Response:
@@ -416,15 +441,6 @@ def _read_answer(question: str, choices: list[str], own: str, act: str) -> Answe
     if act in (Outcome.SKIPPED, Outcome.DECLINED):
         return Answer(question_id=question, outcome=Outcome(act), text=own)
     return join_fields(choices, own)
-
-
-def _write_value(value: AnswerValue) -> str | None:
-    """Write an answer as the text that means the same to its question; None if it is no answer but a refusal."""
-    if isinstance(value, Answer):
-        return None
-    if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _read_fields(form: FormData, question_id: str, run: Run) -> AnswerValue:

@@ -28,6 +28,7 @@ from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.agent_rows import list_rows
 from upcall.server.callers import csrf_of
 from upcall.server.code_html import diff_rows, message_html
+from upcall.server.completing import is_cut_off, list_replaced
 from upcall.server.conversation import SUMMARY_CHARS, ConversationPart, ConversationTree
 from upcall.server.events import read_position
 from upcall.server.many_answers import RefusedAnswer
@@ -101,7 +102,8 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
     app = service.app_for(caller)
     position = await read_position(service, run_id)  # Before all else: what comes later is streamed.
     run = await app.get(run_id, user=caller.user)
-    mine = app.access.answerable(run, caller.user) if run.waiting or run.under_way else ()
+    is_asking = (run.waiting or run.under_way) and not run.replacing
+    mine = app.access.answerable(run, caller.user) if is_asking else ()
     entries: Sequence[TranscriptEntry] = ()
     changes: Sequence[Change] = ()
     if not run.restricted:
@@ -117,6 +119,8 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
         "name": "" if run.restricted else (await read_names(service.store, [run.id])).get(run.id, ""),
         "owned": app.access.owns(run, caller.user),
         "mine": mine,
+        "is_cut_off": await is_cut_off(service, run),
+        "replaced": list_replaced(run),
         "others": [each for each in run.questions if each not in mine] if not run.is_final else [],
         "answered": [pair for pair in run.clarification_history if pair[0].id not in shown],
         "parts": _without_result(conversation.window(first, end), run),
