@@ -34,7 +34,7 @@ from upcall.autogen.internals import (
 from upcall.autogen.known_answers import list_answered, resolve_question
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
-from upcall.autogen.tool_calls import check_start_time, find_undo, is_idempotent, is_repeatable
+from upcall.autogen.tool_calls import check_start_time, find_undo, is_effect_free, is_idempotent, is_repeatable
 from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
 from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools, name_mcp_server, using_server
 from upcall.autogen.workbenches import FileWorkbench
@@ -296,11 +296,19 @@ class Toolset:
         if journal is None:
             return await run()
         function = function_of(home)
-        declared = is_idempotent(home, function, self._bench_of(name))
+        bench = self._bench_of(name)
         has_undo = find_undo(home, function) is not None
         answers = [f"{asked} {given.model_dump_json(include=_SPOKEN)}" for asked, given in sorted(frame.given.items())]
         return await journal.replay_or_run(
-            self._agent, call_id, name, arguments, run, idempotent=declared, reversible=has_undo, answers=answers
+            self._agent,
+            call_id,
+            name,
+            arguments,
+            run,
+            idempotent=is_idempotent(home, function, bench),
+            reversible=has_undo,
+            effect_free=name in self.source_tools or is_effect_free(home, function, bench),
+            answers=answers,
         )
 
     def _report_failure(self, error: Exception) -> ToolOutcome:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, make_resumable, with_questions
     from upcall.app import Upcall
     from upcall.autogen.openai_client.client import OpenAICompatibleClient
-    from upcall.autogen.tool_calls import idempotency_key, idempotent, repeatable, reversible
+    from upcall.autogen.tool_calls import effect_free, idempotency_key, idempotent, repeatable, reversible
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.prompts import Prompts
     from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -50,6 +50,7 @@ _HOMES = {
     "Upcall": "app",
     "describe_event": "ui.event_lines",
     "idempotency_key": "autogen.tool_calls",
+    "effect_free": "autogen.tool_calls",
     "idempotent": "autogen.tool_calls",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
@@ -87,6 +88,7 @@ __all__ = [
     "ask_on_terminal",
     "ask_secret",
     "describe_event",
+    "effect_free",
     "idempotency_key",
     "idempotent",
     "make_resumable",

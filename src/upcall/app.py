@@ -35,10 +35,12 @@ from upcall.execution.start_options import (
     require_new_id,
 )
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
+from upcall.execution.trials import Door
 from upcall.extensions import find_added, load_added
 from upcall.questions.matching import AnswersInput, AnswerValue
 from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.config import TrialKind
 from upcall.runs.events import RunCancelled
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run, RunProgress
@@ -53,6 +55,7 @@ from upcall.subjects.log import RunLog
 from upcall.subjects.memory import UserMemory
 from upcall.subjects.plans import KnownPlans
 from upcall.subjects.team import AppTeam
+from upcall.subjects.worth import QuestionTrials
 from upcall.telemetry.run_spans import RunSpans
 from upcall.telemetry.spans import captures_content, is_on, start_run
 
@@ -99,6 +102,7 @@ class Upcall(RunReader):
         plans: the plans that a user approved.
         memory: what later runs know of a user.
         forks: what a fork would do, the tree of branches, and how they differ.
+        worth: whether the questions of a run were worth asking.
         team: the team that works on runs, and whether a stored run fits it.
 
     Raises:
@@ -134,11 +138,14 @@ class Upcall(RunReader):
         )
         self.driver = Driver(self.store, self._teams, self.settings)
         """The driver that takes runs from pause to pause, for workers; programs call the methods of this class."""
+        self._forker = Forker(self.driver, self._teams, self.settings, self._begin_trace)
         self.log = RunLog(self._access_of, self.driver.active)
         self.changes = RunChanges(self._access_of)
         self.plans = KnownPlans(self._access_of)
         self.memory = UserMemory(self._access_of, self.settings.questions.facts)
         self.forks = RunForks(self._access_of, self.settings)
+        door = Door(self._fork_trial, self.answer, self.resume, self.cancel)
+        self.worth = QuestionTrials(self._access_of, door, self.settings.questions.ask_credit)
         self.team = AppTeam(self._access_of, self._teams)
         spans = RunSpans(self.settings.telemetry.tracing, self.settings.telemetry.trace_content)
         self.store.observers["spans"] = spans.trace_change
@@ -321,8 +328,13 @@ class Upcall(RunReader):
             require_new_id("new_id", new_id)
         new_id = new_id or identity.new_id()
         wanted = ForkRequest(run_id, question_id, answer, new_id, workspace, replace, keep_effects, also or {})
-        forker = Forker(self.driver, self._teams, self.settings, self._begin_trace)
-        return stream(forker.fork(wanted, self._access_of(user)))
+        return stream(self._forker.fork(wanted, self._access_of(user)))
+
+    async def _fork_trial(
+        self, run_id: str, question_id: str, answer: AnswersInput, kind: TrialKind, *, user: str | None, new_id: str
+    ) -> Run:
+        wanted = ForkRequest(run_id, question_id, answer, new_id, trial=kind)
+        return await last(stream(self._forker.fork(wanted, self._access_of(user))))
 
     async def resume(self, run_id: str, *, user: str | None = None, wait: bool = True) -> Run:
         """Resume a run that failed, was interrupted, lost its process, or waits for an answer to an expired

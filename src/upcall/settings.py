@@ -151,6 +151,14 @@ class QuestionsSettings(Section, ResolutionOptions, TeamAskingOptions):
             effect="these answers are given in your place",
         ),
     ] = {}
+    ask_credit: Annotated[
+        bool,
+        About(
+            "whether `upcall worth` counts a question as dismissed if all its other answers lead to the same result; "
+            "with `ask_memory`, see [Was it worth asking?](guides/facts-and-budgets.md#was-it-worth-asking)",
+            when="when you answer what makes no difference",
+        ),
+    ] = False
 
 
 class PlanningSettings(Section, TeamPlanOptions):

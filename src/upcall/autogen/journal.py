@@ -15,6 +15,8 @@ A run that was cut off restarts from its last checkpoint. Each model call and to
   from then on its tool calls, and those below it, are its own, whatever they look like, over pauses and kills.
 - What the human writes to an agent at work is recorded where the agent takes it in. A replay takes it in there again,
   and nothing else until the records are used up: whatever came later was not seen by the replies that are recorded.
+- Where another answer is merely tried, no call is made that may have an effect: the run's own outcome of the same call
+  stands for it, and where there is none, the work ends there (`CallsOfRun`).
 - A checkpoint ends a journal; the keys of the next one are made with another epoch.
 """
 
@@ -41,6 +43,7 @@ from upcall.autogen.model_notes import Returned
 from upcall.autogen.record_buffer import Check, RecordBuffer, WriteRecords
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
+from upcall.autogen.tried_calls import NO_TRIAL, CallsOfRun
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.lazy_pattern import LazyPattern
 from upcall.runs.call_paths import CallPath
@@ -78,6 +81,7 @@ class Journal:
         exact: whether a reply is replayed only for an identical request, as in a fork, where an answer differs.
         earlier: what the run was forked from has done: an identical call is taken from there.
         departed: the agents that had departed from that work before this segment.
+        tried: the calls of the run in which an answer is merely tried here.
         on_delivery: receives the questions whose answers reached their askers in mid-turn.
     """
 
@@ -92,6 +96,7 @@ class Journal:
         exact: bool = False,
         earlier: Sequence[EarlierWork] = (),
         departed: Sequence[CallPath] = (),
+        tried: CallsOfRun = NO_TRIAL,
         on_delivery: Callable[[Sequence[str]], None] = lambda question_ids: None,
     ) -> None:
         self._run_id, self._epoch, self._records = run_id, epoch, records
@@ -121,6 +126,7 @@ class Journal:
         self._is_fork = exact or bool(earlier)
         self.departed: dict[CallPath, None] = dict.fromkeys(departed)
         """The agents that have departed from the earlier work, each with the calls in which it did."""
+        self._tried = tried
         self.report_delivery = on_delivery
         self._diverged: set[tuple[Any, ...]] = set()
         self._whole: list[CallPath] = []
@@ -304,6 +310,7 @@ class Journal:
         *,
         idempotent: bool,
         reversible: bool = False,
+        effect_free: bool = False,
         answers: Sequence[str] = (),
     ) -> ToolOutcome:
         """Return the recorded outcome of a tool call of `agent`, or run the tool with `run` and record its outcome.
@@ -324,24 +331,21 @@ class Journal:
             elif record.outcome is not None:
                 self.earlier.skip(key)
                 self._forget_below((*current_path(), (agent, call_id)))
+                self._tried.take(record)
                 return record.outcome
         if text is None and not has_departed:
             earlier = self.earlier.take("tool", [current_path(), agent, call_id, tool, given, *answers])
             if earlier is not None and (outcome := (known := _read(ToolRecord, earlier)).outcome):
                 known = known.model_copy(update={"place": self._place, "own": None})
                 self._buffer.write_later({key: known.model_dump_json(exclude_none=True)})
+                self._tried.take(known)
                 return outcome
         above = current_path()
-        intent = ToolRecord(
-            path=(*(name for name, _ in above), agent),
-            calls=(*(call for _, call in above), call_id),
-            tool=tool,
-            arguments=given,
-            idempotent=idempotent,
-            place=self._place,
-            own=self._is_fork or None,
-            reversible=reversible or None,
+        intent = _intend((*above, (agent, call_id)), tool, given, self._place, idempotent=idempotent).model_copy(
+            update={"own": self._is_fork or None, "reversible": reversible or None, "effect_free": effect_free or None}
         )
+        if self._tried.is_trial and not effect_free:
+            return await self._tried.take_or_end(key, intent, self._buffer.write, is_answered=bool(answers))
         self._started[key] = intent
         start = time.monotonic()
         await self._before_it_runs(key, {key: intent.model_dump_json(exclude_none=True)})
@@ -464,6 +468,12 @@ class Journal:
             number += 1
         self._taken.add(key)
         return key
+
+
+def _intend(call: CallPath, tool: str, arguments: str, place: int, *, idempotent: bool) -> ToolRecord:
+    """Return the record of a tool call before it is made."""
+    names, calls = tuple(name for name, _ in call), tuple(each for _, each in call)
+    return ToolRecord(path=names, calls=calls, tool=tool, arguments=arguments, idempotent=idempotent, place=place)
 
 
 def _is_done(key: str, text: str, used: Collection[str], whole: Sequence[CallPath]) -> bool:

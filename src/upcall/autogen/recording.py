@@ -41,7 +41,7 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.structured_text import Around
 from upcall.autogen.text_calls.reader import may_write_calls
-from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
+from upcall.autogen.tool_calls import Interruption, check_start_time, is_effect_free, is_idempotent
 from upcall.autogen.tool_servers import describe_lost, list_tools
 from upcall.autogen.tracing import ModelRequest, model_call
 from upcall.autogen.whole_replies import request_whole
@@ -245,8 +245,15 @@ class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
             if scope.journal is None:
                 outcome = await run()
             else:
-                declared = is_idempotent(self.inner)
-                called = scope.journal.replay_or_run(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
+                called = scope.journal.replay_or_run(
+                    self._agent,
+                    "",
+                    EXECUTE_CODE,
+                    blocks,
+                    run,
+                    idempotent=is_idempotent(self.inner),
+                    effect_free=is_effect_free(self.inner),
+                )
                 outcome = await _until(cancellation_token, called)
             result = {"output": str(outcome.content), "exit_code": int(outcome.is_error)}  # By the human.
             return json.dumps(outcome.content if isinstance(outcome.content, Mapping) else result)

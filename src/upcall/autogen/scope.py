@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 from upcall.autogen.call_path import raise_question
 from upcall.autogen.published import Published, PublishedQuestions
@@ -65,6 +65,9 @@ class Steering(Protocol):
 
     async def stop_if_requested(self) -> None:
         """Return unless the human wants the run to stop: then the work ends here, before a model is called."""
+
+    async def stop(self) -> NoReturn:
+        """End the work here: nothing beyond may be done."""
 
 
 class CallBudget(Protocol):

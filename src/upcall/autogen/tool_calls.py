@@ -15,6 +15,7 @@ TakeBack: TypeAlias = Callable[..., Any]
 """Takes a call of a tool back: a function of the same arguments, plain or async."""
 
 _IDEMPOTENT = "upcall_idempotent"
+_EFFECT_FREE = "upcall_effect_free"
 _REPEATABLE = "upcall_repeatable"
 _UNDO = "upcall_undo"
 
@@ -30,8 +31,25 @@ def idempotent(tool: ToolT) -> ToolT:
 
 
 def is_idempotent(*tools: object) -> bool:
+    """Return whether one of these is declared so: a tool, the function it was made of, the workbench it is in. What
+    has no effect may be repeated."""
+    return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools) or is_effect_free(*tools)
+
+
+def effect_free(tool: ToolT) -> ToolT:
+    """Declare that calls of a tool (a function, an AutoGen tool or a whole workbench) change nothing: it only looks at
+    something, or computes.
+
+    Such a call may be repeated, as that of an `idempotent` tool. Where another answer is merely tried
+    (`Upcall.worth`), no call of any other tool is made. Returns the same object; it can be used as a decorator.
+    """
+    setattr(getattr(tool, "__func__", tool), _EFFECT_FREE, True)
+    return tool
+
+
+def is_effect_free(*tools: object) -> bool:
     """Return whether one of these is declared so: a tool, the function it was made of, the workbench it is in."""
-    return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
+    return any(getattr(tool, _EFFECT_FREE, False) is True for tool in tools)
 
 
 def repeatable(tool: ToolT) -> ToolT:

@@ -377,6 +377,8 @@ class Driver:
         """Load what a fork has from the runs above it, once for its next segments here."""
         if run.forked_from is None:
             return NO_BRANCH
+        if run.config.trial:  # With every segment it has made more of its run's calls.
+            return await load_branched_work(self.store, run)
         if run.id not in self._branches:
             if len(self._branches) >= MAX_KEPT_BRANCHES:
                 del self._branches[next(iter(self._branches))]

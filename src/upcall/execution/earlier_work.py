@@ -19,7 +19,7 @@ from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.record import Answered
 from upcall.runs.call_paths import Origin
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.dependence import find_dependent_work, leave_out_repeatable
+from upcall.runs.dependence import find_dependent_work, leave_out_repeatable, leave_out_replies
 from upcall.runs.events import CallReversed, LogEvent, RunImported
 from upcall.runs.journal_records import EarlierWork, ToolRecord
 from upcall.runs.run import Run
@@ -40,12 +40,14 @@ class BranchedWork:
         repeated: those that are given to the same question again, whatever it depends on, with their questions, oldest
             first: where the fork took the place of a run, that one's.
         is_replacing: whether it took the place of the run above it.
+        tried: where another answer is merely tried in it, the calls of the run above it that it has not made yet.
     """
 
     work: Sequence[EarlierWork] = ()
     answers: Mapping[str, Answer] = field(default_factory=lambda: MappingProxyType({}))
     repeated: Sequence[Answered] = ()
     is_replacing: bool = False
+    tried: Sequence[ToolRecord] | None = None
 
 
 NO_BRANCH = BranchedWork()
@@ -62,6 +64,7 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
     answers: dict[str, Answer] = {}
     repeated: list[Answered] = []
     is_replacing = False
+    tried = await list_calls_left(store, run) if run.config.trial else None
     begin, seen = run, {run.id}
     while run.forked_from is not None and run.forked_from not in seen:
         fork = run
@@ -86,7 +89,39 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
             is_replacing = run.replaced_by == begin.id
         else:
             work += map(_keep_replies, list_work(run.id, await store.bare_checkpoints(run.id), stored.records))
-    return BranchedWork(work, answers, repeated, is_replacing)
+    return BranchedWork(work, answers, repeated, is_replacing, tried)
+
+
+async def list_calls_left(store: RunStore, trial: Run) -> list[ToolRecord]:
+    """List the finished tool calls of a run, from the checkpoint where another answer is tried, that the trial has not
+    made by its last checkpoint. Where the run is gone, there are none."""
+    own = await store.bare_checkpoints(trial.id)
+    if trial.forked_from is None or not own:
+        return []
+    try:
+        above = await store.load(trial.forked_from)
+    except UnknownRun:
+        return []
+    since = own[0].reached.name_epoch(trial.id)
+    work = list_work(above.run.id, await load_timeline(store, above.run, bare=True), above.records)
+    begin = next((number for number, each in enumerate(work) if each.epoch == since), len(work))
+    made = _list_finished(list_work(trial.id, own, {}))
+    inside = {(each.path, each.calls) for each in made}
+    count = Counter(each.content for each in made)
+    left = list[ToolRecord]()
+    for record in _list_finished(work[begin:]):
+        if count[record.content] > 0:
+            count[record.content] -= 1
+        elif not any((record.path[:end], record.calls[:end]) in inside for end in range(1, len(record.path))):
+            left.append(record)
+    return left
+
+
+def _list_finished(work: Sequence[EarlierWork]) -> list[ToolRecord]:
+    """List the calls in some work that have an outcome, other than a question."""
+    texts = [text for each in work for key, text in each.records.items() if key.startswith("tool:")]
+    records = map(ToolRecord.model_validate_json, texts)
+    return [each for each in records if each.outcome is not None and each.outcome.asked is None]
 
 
 async def load_timeline(
@@ -159,6 +194,8 @@ def _list_kept(
     else:
         since, is_open = work[0].epoch, False
     dependent = find_dependent_work(work, [Origin(question=question, since=since, is_open=is_open), *fork.forked_too])
+    if fork.config.trial == "same":
+        work = leave_out_replies(work, dependent)
     return leave_out_repeatable(work, dependent, is_reversed=run.replaced_by == fork.id)
 
 

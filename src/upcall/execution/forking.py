@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from upcall.autogen.api import Team
+from upcall.autogen.group_chats import members
 from upcall.autogen.journal import find_in_doubt
 from upcall.errors import (
     AnswerRefused,
@@ -25,7 +27,7 @@ from upcall.errors import (
 )
 from upcall.execution.access import RunAccess
 from upcall.execution.driver import Driver, Stream
-from upcall.execution.forks import ForkPoint, copy_workspace, fork_run, locate_fork, sign_effects
+from upcall.execution.forks import ForkPoint, copy_workspace, forget_replies, fork_run, locate_fork, sign_effects
 from upcall.execution.prices import Prices
 from upcall.execution.replacing import Reversal, plan_reversal, reverse_effects
 from upcall.execution.sending import request_stop
@@ -35,6 +37,7 @@ from upcall.policy.duplicates import repeat_answer
 from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswersInput, AnswerValue, match_answers, resolve_id
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.config import TrialKind
 from upcall.runs.events import RunBranched, RunForked
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run
@@ -55,6 +58,9 @@ STOP_TIME_S = 60.0
 
 STOP_POLL_INTERVAL_S = 0.1
 
+TRIED_PACKAGES = ("upcall", "autogen_agentchat")
+"""The packages whose agents act through tools alone, whose calls the journal knows."""
+
 MAX_CONFLICTS = 5
 """How often others may write a run, for example a reminder, while a branch is about to take its place."""
 
@@ -68,6 +74,7 @@ class ForkRequest:
         question_id: the question where it is forked.
         answer: the new answer.
         others: other answers to further questions, by their ids, where it takes the place of its run.
+        trial: whether the answer is merely tried (`RunConfig.trial`).
         new_id: the id of the fork.
         workspace: the folder of its files, if not a copy of the run's.
         replace: whether it takes the place of its run.
@@ -83,6 +90,7 @@ class ForkRequest:
     replace: bool = False
     keep_effects: bool | str = False
     others: Mapping[str, AnswerValue] = field(default_factory=dict)
+    trial: TrialKind | None = None
 
 
 class _Branch(NamedTuple):
@@ -157,6 +165,9 @@ class Forker:
         given = _match(wanted, run, point, access.user)
         begins = self.teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, given, wanted.new_id, begins)
+        if wanted.trial is not None:
+            forked = forked.model_copy(update={"config": forked.config.as_trial(wanted.trial)})
+            point = forget_replies(point) if wanted.trial == "same" else point
         Prices.require(self.settings, forked)
         reversal = await plan_reversal(self.driver.store, of, point) if wanted.replace else Reversal()
         if reversal.remaining and wanted.keep_effects not in (True, sign_effects(run, point, reversal.remaining)):
@@ -169,6 +180,8 @@ class Forker:
         await restore_workspace(store, branch.of)
         stored, built = await self.driver.load_team(StoredRun(branch.forked, branch.checkpoint, 0))
         async with built.close_on_error():
+            if wanted.trial is not None:
+                _refuse_own_code(built.team)
             named = require_path("workspace", wanted.workspace) if wanted.workspace else None
             if named is not None:
                 refuse_unusable(named)
@@ -242,6 +255,20 @@ class Forker:
             also.append(self.driver.store.prepare_next(of, ended))
             also.append(partial(copy_changes, run_id=run.id, new_id=forked.id, folders=folders))
         return join_work(also)
+
+
+def _refuse_own_code(team: Team) -> None:
+    """Refuse to try an answer with agents whose own code may have effects that no journal knows.
+
+    Raises:
+        CallerError: one of the members is neither of this library nor of AutoGen's AgentChat.
+    """
+    inner = members(team)
+    for each in (team,) if inner is None else inner.values():
+        if isinstance(each, Team) and inner is not None:
+            _refuse_own_code(each)
+        elif type(each).__module__.partition(".")[0] not in TRIED_PACKAGES:
+            raise CallerError(f"what the code of {type(each).__name__} does outside of tools cannot be held back")
 
 
 def _match(wanted: ForkRequest, run: Run, point: ForkPoint, user: str | None) -> Mapping[str, Answer]:

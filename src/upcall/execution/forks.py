@@ -29,7 +29,7 @@ from upcall.runs.budget import is_about_budget
 from upcall.runs.call_paths import Origin
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
-from upcall.runs.dependence import DependentWork, find_dependent_work, leave_out_repeatable
+from upcall.runs.dependence import DependentWork, find_dependent_work, leave_out_repeatable, leave_out_replies
 from upcall.runs.file_changes import Change, count_signs, list_standing
 from upcall.runs.journal_records import EarlierWork, ToolRecord, disown
 from upcall.runs.run import Run, Usage
@@ -180,6 +180,14 @@ def find_fork_point(
     return ForkPoint(question, checkpoints[begin], records, before=run.answers[:place])
 
 
+def forget_replies(point: ForkPoint) -> ForkPoint:
+    """Return the point without the replies that depend on the answer: they are asked for anew."""
+    if point.dependent is None:
+        return point
+    (left,) = leave_out_replies([EarlierWork("", point.records)], point.dependent)
+    return replace(point, records=left.records)
+
+
 def fork_run(
     run: Run, point: ForkPoint, given: Mapping[str, Answer], new_id: str, begins: RunEvent
 ) -> tuple[Run, Checkpoint]:
@@ -199,7 +207,7 @@ def fork_run(
     ]
     forked = progress.restore(run).copy_as_new(
         id=new_id,
-        config=run.config.model_copy(update={"open": False}),
+        config=run.config.model_copy(update={"open": False, "trial": None}),
         forked_from=run.id,
         forked_at=point.question.id,
         forked_too=tuple(each.model_copy(update={"answer": given[each.question.id]}) for each in point.others),

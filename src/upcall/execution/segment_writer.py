@@ -13,6 +13,7 @@ from functools import partial
 from upcall import identity
 from upcall.autogen.journal import STEERING, Journal
 from upcall.autogen.messages import list_answers
+from upcall.autogen.tried_calls import CallsOfRun
 from upcall.errors import StoredStateError
 from upcall.execution.earlier_work import NO_BRANCH, BranchedWork
 from upcall.execution.transcripts import TranscriptRecorder
@@ -82,6 +83,7 @@ class SegmentWriter:
             exact=reached.lineage not in (None, run.id),
             earlier=branch.work,
             departed=reached.departed,
+            tried=CallsOfRun(branch.tried),
             on_delivery=self.transcript.add_answers,
         )
         self._answered = reached.answered + len(list_answers(stored.checkpoint.inbox))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NoReturn
 
 from autogen_core import CancellationToken
 
@@ -68,9 +69,17 @@ class RunSteering:
         """See `upcall.autogen.scope.Steering`."""
         await self._read()
         if self._is_stop_requested and await self._journal.wait_until_idle(IDLE_TIMEOUT_S):
-            self.is_stopped = True
-            self._token.cancel()
-            raise asyncio.CancelledError
+            self._end()
+
+    async def stop(self) -> NoReturn:
+        """See `upcall.autogen.scope.Steering`."""
+        await self._journal.wait_until_idle(IDLE_TIMEOUT_S)
+        self._end()
+
+    def _end(self) -> NoReturn:
+        self.is_stopped = True
+        self._token.cancel()
+        raise asyncio.CancelledError
 
     async def _take_for(self, path: str) -> Sequence[SteeringMessage]:
         taken = [each for each in self._unread.values() if each.is_for(path)]

@@ -59,7 +59,7 @@ def listen_for(notifications: Notifications) -> Listener | None:
 
     def announce(run: Run, events: Iterable[LogEvent]) -> Work[object]:
         found = list[Message]()
-        for event in events:
+        for event in () if run.config.trial else events:
             if (name := name_event(event)) is not None:
                 found += _make_webhooks(notifications, run, name, event)
                 found += _make_mails(notifications, run, name, event)

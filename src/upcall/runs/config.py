@@ -30,6 +30,8 @@ def make_absolute(path: str | Path) -> Path:
 
 RunKind: TypeAlias = Literal["team", "external"]
 
+TrialKind: TypeAlias = Literal["other", "same"]
+
 
 class Fact(BaseModel, frozen=True, defer_build=True):
     """What is asked, its answer, and where that stands (``upcall.yaml, line 3``)."""
@@ -100,6 +102,8 @@ class RunConfig(ResolutionOptions):
         traceparent: the trace of the run, as a W3C header's value.
         open: whether everybody may read it.
         kind: who asks in it: a team that this library runs, or programs outside (`upcall.runs.external`).
+        trial: whether an answer is merely tried in it: an ``other`` one, or the ``same`` with new replies. It makes no
+            call that may have an effect, and nothing is learned from it.
     """
 
     priority: int = 0
@@ -109,6 +113,13 @@ class RunConfig(ResolutionOptions):
     traceparent: str | None = None
     open: bool = False
     kind: RunKind = "team"
+    trial: TrialKind | None = None
+
+    def as_trial(self, kind: TrialKind) -> RunConfig:
+        """Return the config of a run in which an answer is merely tried."""
+        forgets = {"ask_memory": False, "plan_memory": False}
+        team = self.team and self.team.model_copy(update=forgets)
+        return self.model_copy(update={"trial": kind, "team": team})
 
     @property
     def is_external(self) -> bool:

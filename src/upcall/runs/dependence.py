@@ -83,6 +83,22 @@ def leave_out_repeatable(
     ]
 
 
+def leave_out_replies(work: Sequence[EarlierWork], dependent: DependentWork) -> list[EarlierWork]:
+    """Leave out the dependent replies: they are asked for anew."""
+    again = {(each.who, each.number) for each in dependent.replies}
+
+    def is_kept(key: str, text: str) -> bool:
+        if not key.startswith("model:"):
+            return True
+        reply = ReplyRecord.model_validate_json(text)
+        return (reply.who, reply.number) not in again
+
+    return [
+        EarlierWork(each.epoch, {key: text for key, text in each.records.items() if is_kept(key, text)})
+        for each in work
+    ]
+
+
 def _read_replies(work: Sequence[EarlierWork]) -> Iterator[tuple[_Place, ReplyRecord]]:
     for number, each in enumerate(work):
         for key, text in each.records.items():

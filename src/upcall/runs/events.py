@@ -21,6 +21,7 @@ from pydantic import Field, TypeAdapter
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.runs.states import RunStatus
 from upcall.runs.transcript import TranscriptEntry
+from upcall.runs.worth import TrialVerdict
 
 if TYPE_CHECKING:
     from upcall.runs.file_changes import Change
@@ -156,6 +157,28 @@ class RunBranched(LogEvent):
     run: str
     question: str
     replaces: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionTried(LogEvent):
+    """Other answers to a question were tried, each in a fork that makes no call with an effect.
+
+    Attributes:
+        question: the question.
+        verdict: whether one of them changes the result, all lead to the same, or that is not known.
+        reason: what differs, or why it is not known, without any words of a question, an answer or a result.
+        trials: the forks.
+        model_calls: how many model calls they made.
+        counted: whether it counts in what is remembered of the user's questions on the topic.
+    """
+
+    type: Literal["tried"] = "tried"
+    question: str
+    verdict: TrialVerdict
+    reason: str = ""
+    trials: tuple[str, ...] = ()
+    model_calls: int = 0
+    counted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

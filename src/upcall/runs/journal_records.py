@@ -56,7 +56,7 @@ class ToolOutcome(BaseModel, frozen=True, defer_build=True):
 class ToolRecord(BaseModel, frozen=True, defer_build=True):
     """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it. ``place`` is
     that of the last reply before it. A fork's ``own`` call is one that it made itself. A ``reversible`` call's
-    tool says how to take it back."""
+    tool says how to take it back; that of an ``effect_free`` one that there is nothing to take back."""
 
     path: tuple[str, ...]
     calls: tuple[str, ...]
@@ -67,6 +67,12 @@ class ToolRecord(BaseModel, frozen=True, defer_build=True):
     place: int = 0
     own: bool | None = None
     reversible: bool | None = None
+    effect_free: bool | None = None
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """Who called what with which arguments, without the ids of the calls."""
+        return self.path, self.tool, self.arguments
 
     @property
     def place_in_run(self) -> str:

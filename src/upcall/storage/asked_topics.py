@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.questions.question import Detail
 from upcall.questions.reply_intents import is_needless
 from upcall.runs.asked_topics import AskedTopic
+from upcall.runs.events import QuestionTried
 from upcall.runs.run import Run
+from upcall.runs.worth import TrialVerdict
 from upcall.storage.connection import Connection
 from upcall.storage.databases import Database
+from upcall.storage.event_log import append_events, choose_kinds, lock_run, read_entries
 
 _INSERT = (
     "INSERT INTO upcall_asked_topics (owner, project, detail, asked, dismissed) "
@@ -46,6 +50,50 @@ def count_closed(connection: Connection, before: Run, after: Run) -> None:
                 "dismissed": dismissed[detail],
             },
         )
+
+
+async def record_trial(database: Database, run: Run, event: QuestionTried, *, counts: bool) -> QuestionTried:
+    """Store what came of trying other answers to a question of a run; return what is stored of it now.
+
+    A verdict is stored once, whoever finds it: what is known stays. If `counts` and all answers lead to the same, the
+    question counts as dismissed from then on, once, in the same transaction: it was counted when it was closed, and was
+    no needless one by the answer alone.
+    """
+
+    def work(connection: Connection) -> QuestionTried:
+        lock_run(connection, run.id)
+        known = [each for each in _read_trials(connection, run.id) if each.question == event.question]
+        last = known[-1] if known else None
+        found = last if last is not None and last.verdict is not TrialVerdict.UNKNOWN else event
+        if (
+            counts
+            and not found.counted
+            and found.verdict is TrialVerdict.SAME
+            and _count_needless(connection, run, found)
+        ):
+            found = replace(found, counted=True)
+        if found != last:
+            append_events(connection, run.id, [found])
+        return found
+
+    return await database.write(work)
+
+
+def _read_trials(connection: Connection, run_id: str) -> Sequence[QuestionTried]:
+    chosen, named = choose_kinds((QuestionTried,))
+    entries = read_entries(connection, ["run_id = :run_id", *chosen], {"run_id": run_id, **named})
+    return [each.event for each in entries if isinstance(each.event, QuestionTried)]
+
+
+def _count_needless(connection: Connection, run: Run, tried: QuestionTried) -> bool:
+    """Count a question that was counted as answered as a needless one; return whether there is such a count."""
+    record, team = run.records[tried.question], run.config.team
+    is_known = team is not None and team.ask_memory and record.question.detail is not None
+    if team is None or not is_known or record.answer is None or is_needless(record.question, record.answer):
+        return False
+    values = _name_topics(run.user, team.project(run.id), record.question.detail)
+    statement = f"UPDATE upcall_asked_topics SET dismissed = dismissed + 1 WHERE {_match(values)} AND dismissed < asked"
+    return connection.execute(statement, values).rowcount > 0
 
 
 async def list_topics(database: Database, owner: str | None, project: str | None = None) -> Sequence[AskedTopic]:

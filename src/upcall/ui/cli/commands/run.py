@@ -204,6 +204,28 @@ def fork(
         command.follow(stream, branch, is_branch=True)
 
 
+@app.command(rich_help_panel=QUESTIONS, epilog="Example: upcall worth 3f2a9c --try")
+@work_options
+def worth(
+    command: RunCommand,
+    run_id: RunArgument,
+    is_to_try: Annotated[bool, typer.Option("--try", help="Try the other answers; this calls models.")] = False,
+) -> None:
+    """Show whether another answer to its questions would have changed the result of a completed run, and what it may
+    cost to find out. Nothing with an effect is done to find out."""
+    with command.work(detach=True):
+        found = command.open_run(run_id)
+        if is_to_try:
+            known = signals.run(command.app.worth.measure(found.id))
+        else:
+            known = signals.run(command.app.worth.read(found.id))
+        command.print(known.as_json(), known.lines)
+        if not known.questions and not command.as_json:
+            command.note_empty("No question of this run was answered by you")
+        elif not is_to_try and any(each.is_to_try for each in known.questions) and not command.as_json:
+            command.screen.note(f"To try them: upcall worth {found.id} --try")
+
+
 def _read_others(run: Run, also: Sequence[str]) -> dict[str, str | Answer]:
     from upcall.ui.cli.answer_arguments import read_arguments
 

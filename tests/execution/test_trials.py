@@ -1,0 +1,284 @@
+"""Trials: whether another answer would have changed the result of a run, found out without any effect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tried_shop
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response, Team
+from autogen_agentchat.messages import BaseChatMessage, TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken
+from forked import run_python
+from scenario import CLEAR, TASK, script
+from tried_shop import RUN, Shop
+
+from upcall import Run, RunStatus, Settings, Upcall, ask
+from upcall.agents import PausableAgent
+from upcall.errors import CallerError, UnknownRun
+from upcall.runs.worth import RunWorth
+from upcall.testing import Call, Request, ScriptedModelClient
+
+ROLES = ("result", "call", "left", "free", "nothing")
+
+
+def verdicts(worth: RunWorth) -> list[str | None]:
+    return [each.verdict for each in worth.questions]
+
+
+async def measured(folder: Path, *roles: str, **options: Any) -> tuple[Shop, RunWorth]:
+    folder.mkdir(exist_ok=True)
+    shop = Shop(folder, roles, **options)
+    await shop.run()
+    return shop, await shop.app.worth.measure(RUN)
+
+
+async def test_trial_shows_whether_an_answer_matters(tmp_path: Path) -> None:
+    shop, worth = await measured(tmp_path, "result", "free", "nothing")
+    assert verdicts(worth) == shop.truth == ["changed", "same", "same"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ROLES)
+async def test_trial_verdicts_agree_with_the_truth(tmp_path: Path, first: str) -> None:
+    for number, second in enumerate(ROLES):  # Each pair of roles at any two questions.
+        third = ROLES[(number + ROLES.index(first)) % len(ROLES)]
+        shop, worth = await measured(tmp_path / second, first, second, third)
+        assert verdicts(worth) == shop.truth, shop.roles
+
+
+async def test_trial_makes_no_call_with_an_effect(tmp_path: Path) -> None:
+    shop, worth = await measured(tmp_path, "call", "left", "call")
+    assert shop.deployed == ["production", "Express", "staging", "Rome"]
+    assert [each.reason for each in worth.questions] == [
+        "lead makes another call of deploy",
+        "lead makes fewer calls of deploy",
+        "lead makes another call of deploy",
+    ]
+
+
+async def test_trial_bill_is_known_before_anything_is_done(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, ["nothing", "nothing", "result"])
+    await shop.run()
+    before = len(shop.client.requests)
+    worth = await shop.app.worth.read(RUN)
+    assert [each.cost.model_calls for each in worth.questions] == [8, 9, 4]
+    assert worth.questions[0].cost.held_back == ('lead: deploy({"to": "production"})',)
+    assert len(shop.client.requests) == before
+    worth = await shop.app.worth.measure(RUN)
+    assert sum(each.model_calls for each in worth.questions) == len(shop.client.requests) - before <= 21
+
+
+async def test_trial_verdict_is_stored_once(tmp_path: Path) -> None:
+    shop, worth = await measured(tmp_path, "result", "nothing", "nothing")
+    before = len(shop.client.requests)
+    other = Shop(tmp_path, shop.roles)
+    assert await other.app.worth.measure(RUN) == await other.app.worth.read(RUN) == worth
+    assert (len(shop.client.requests), len(other.client.requests)) == (before, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", [1, 5, 9, 13, 17])
+async def test_trial_killed_anywhere_is_continued(tmp_path: Path, dies: int) -> None:
+    roles = ["result", "nothing", "call"]
+    shop = Shop(tmp_path, roles)
+    await shop.run()
+    deployed = shop.deployed
+    made = run_python(tried_shop.__file__, str(tmp_path), " ".join(roles), str(dies))
+    assert made.returncode == -9, made.stderr
+    assert verdicts(await shop.app.worth.measure(RUN)) == shop.truth
+    assert shop.deployed == deployed
+    assert not [each for each in await shop.app.list() if not each.is_final]
+
+
+async def test_trial_of_a_model_by_chance_is_unknown(tmp_path: Path) -> None:
+    _, worth = await measured(tmp_path, "nothing", "nothing", "nothing", chance=True)
+    assert verdicts(worth) == ["unknown"] * 3
+    assert worth.questions[0].reason == "with the same answer again, the result is another text"
+
+
+async def test_trial_leaves_nothing_for_the_human(tmp_path: Path) -> None:
+    shop, _ = await measured(tmp_path, "call", "nothing", "left")
+    assert {each.status for each in await shop.app.list()} == {RunStatus.COMPLETED, RunStatus.CANCELLED}
+
+
+# -- what is not tried ------------------------------------------------------------------------------------------------
+
+
+def app_that_asks(question: dict[str, Any], **after: Any) -> Upcall:
+    """Return the app of an agent that asks one question, and repeats the answer."""
+
+    def reply(request: Request) -> Any:
+        results = [*request.tool_results.values()]
+        return f"Done: {results}" if results else Call("ask_user", question)
+
+    agent = PausableAgent("lead", ScriptedModelClient(reply), **after)
+    return Upcall(team=lambda: RoundRobinGroupChat([agent.fresh()], max_turns=1), store="runs.db")
+
+
+async def worth_of(app: Upcall, answer: str) -> RunWorth:
+    run = await app.start("Do it")
+    run = await app.answer(run.id, answer)
+    return await app.worth.measure(run.id)
+
+
+async def test_trial_of_a_default_where_there_are_no_options() -> None:
+    worth = await worth_of(app_that_asks({"question": "Which port?", "default": "8080"}), "90")
+    assert (worth.questions[0].others, verdicts(worth)) == (("8080",), ["changed"])
+
+
+async def test_trial_needs_another_answer() -> None:
+    for given in ({}, {"default": "90"}):
+        worth = await worth_of(app_that_asks({"question": "Which port?", **given}), "90")
+        assert (worth.questions[0].reason, verdicts(worth)) == ("no other answer is known", [None])
+
+
+async def test_trial_gives_no_consent() -> None:
+    asked = {"question": "Delete it all?", "options": ["Yes", "No"], "clarification_type": "risk_confirmation"}
+    worth = await worth_of(app_that_asks(asked), "Yes")
+    assert worth.questions[0].reason == "it asks for consent, which is never given to try something"
+    assert not worth.questions[0].is_to_try
+
+
+class OwnCode(BaseChatAgent):
+    """An agent that asks in code of its own."""
+
+    produced_message_types = (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], token: CancellationToken) -> Response:
+        """Answer."""
+        return Response(chat_message=TextMessage(content="Seen.", source=self.name))
+
+    async def on_reset(self, token: CancellationToken) -> None:
+        """Do nothing."""
+
+
+async def test_trial_is_refused_with_agents_of_own_code() -> None:
+    def reply(request: Request) -> Any:
+        return "Done." if request.tool_results else Call("ask_user", {"question": "Which?", "options": ["A", "B"]})
+
+    def team() -> Team:
+        lead = PausableAgent("lead", ScriptedModelClient(reply))
+        return RoundRobinGroupChat([lead, OwnCode("own", "code")], max_turns=2)
+
+    worth = await worth_of(Upcall(team=team, store="runs.db"), "A")
+    assert (verdicts(worth), worth.questions[0].reason) == (
+        ["unknown"],
+        "what the code of OwnCode does outside of tools cannot be held back",
+    )
+
+
+async def test_trial_stops_at_a_question_nobody_answered() -> None:
+    def reply(request: Request) -> Any:
+        results = [*request.tool_results.values()]
+        if not results:
+            return Call("ask_user", {"question": "Which database?", "options": ["SQLite", "PostgreSQL"]})
+        if results == ["PostgreSQL"]:
+            return Call("ask_user", {"question": "Which host?"})
+        return "Done."
+
+    def team() -> Team:
+        return RoundRobinGroupChat([PausableAgent("lead", ScriptedModelClient(reply))], max_turns=1)
+
+    app = Upcall(team=team, store="runs.db")
+    worth = await worth_of(app, "SQLite")
+    assert worth.questions[0].reason == "it asks something else, which nobody has answered"
+    assert not [each for each in await app.list() if each.waiting]
+
+
+async def test_trial_makes_no_call_that_asks() -> None:
+    booked = list[str]()
+
+    def book() -> str:
+        """Book a seat."""
+        seat = ask("Which seat?", options=["Window", "Aisle"]).text
+        booked.append(seat)
+        return f"booked {seat}"
+
+    def team() -> Team:
+        client = ScriptedModelClient(lambda request: "Done." if request.tool_results else Call("book", {}))
+        return RoundRobinGroupChat([PausableAgent("lead", client, tools=[book])], max_turns=1)
+
+    worth = await worth_of(Upcall(team=team, store="runs.db"), "Window")
+    assert worth.questions[0].reason == "book got another answer, and is not declared free of effects"
+    assert (booked, verdicts(worth)) == (["Window"], ["unknown"])
+
+
+async def test_trial_needs_a_completed_run_of_ones_own(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, ["nothing"] * 3)
+    run = await shop.app.start("Build a shop", user="alice")
+    with pytest.raises(CallerError, match="is awaiting_clarification: other answers can be tried once"):
+        await shop.app.worth.read(run.id, user="alice")
+    with pytest.raises(UnknownRun):
+        await shop.app.worth.measure(run.id, user="bob")
+
+
+# -- what it counts ---------------------------------------------------------------------------------------------------
+
+LEVEL = json.dumps(
+    {
+        "candidates": [
+            {
+                "detail": "level",
+                "question": "Which level?",
+                "known_from": "user",
+                "weight": "medium",
+                "options": ["Beginners", "Advanced"],
+                "assumed": "Advanced",
+            }
+        ],
+        "needs_clarification": True,
+    }
+)
+
+
+def level_app(*, is_trial: bool = False, **questions: Any) -> Upcall:
+    """Return the app of the root team, which asks for the level, and does the same whatever the answer."""
+    replies = script(clarifier=[CLEAR] if is_trial else [LEVEL, CLEAR], lead=['{"summary": "All done."}'])
+    settings = Settings.read(questions={"ask_memory": True, **questions}, planning={"enable_plan_approval": False})
+    return Upcall(ScriptedModelClient(replies), store="runs.db", settings=settings)
+
+
+async def answered_level(app: Upcall, answer: str = "Beginners") -> Run:
+    run = await app.start(TASK)
+    return await app.answer(run.id, answer)
+
+
+async def dismissed(app: Upcall) -> list[tuple[int, int]]:
+    return [(each.asked, each.dismissed) for each in await app.memory.list()]
+
+
+async def test_trial_counts_as_dismissed_by_choice_alone() -> None:
+    run = await answered_level(level_app())
+    assert run.status is RunStatus.COMPLETED, run
+    for _ in range(2):
+        app = level_app(is_trial=True)
+        assert verdicts(await app.worth.measure(run.id)) == ["same"]
+        assert await dismissed(app) == [(1, 0)]
+    for _ in range(2):
+        app = level_app(is_trial=True, ask_credit=True)
+        worth = await app.worth.measure(run.id)
+        assert (verdicts(worth), worth.questions[0].counted) == (["same"], True)
+        assert await dismissed(app) == [(1, 1)]
+
+
+async def test_trial_counts_no_question_twice_that_was_dismissed() -> None:
+    run = await answered_level(level_app(), "Advanced")  # What would have been assumed.
+    app = level_app(is_trial=True, ask_credit=True)
+    assert not (await app.worth.measure(run.id)).questions[0].counted
+    assert await dismissed(app) == [(1, 1)]
+
+
+@pytest.mark.slow
+async def test_trial_verdicts_end_questions_of_a_topic() -> None:
+    for _ in range(2):
+        run = await answered_level(level_app())
+        assert run.status is RunStatus.COMPLETED
+        await level_app(is_trial=True, ask_credit=True).worth.measure(run.id)
+    assert await dismissed(level_app()) == [(2, 2)]
+    assert (await level_app().start(TASK)).status is RunStatus.COMPLETED
