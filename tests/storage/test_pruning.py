@@ -71,3 +71,12 @@ async def test_stats_count_all_pages_of_a_table(location: str) -> None:
     assert (found.runs, found.rows["upcall_runs"], found.checkpoints) == ({"cancelled": 4, "completed": 7}, 11, 11)
     (size,) = execute(location, "select sum(length(state)) from upcall_checkpoints")[0]
     assert found.bytes["upcall_checkpoints"] > size
+
+
+async def test_prune_leaves_a_run_half_replaced(location: str) -> None:
+    store, at = await fill(location, 6), identity.now() - timedelta(days=40)
+    run = Run(id="half", task="do it", status=COMPLETED, replacing=("question",), created_at=at, updated_at=at)
+    await store.save(await store.create(run, FIRST), run, FIRST)
+    assert len((await prune(store, older_than=timedelta(days=30))).runs) == 6
+    await prune(store, statuses=[COMPLETED], last_checkpoints=1)
+    assert ([each.id for each in await store.list()], len(await store.checkpoints("half"))) == (["half"], 2)

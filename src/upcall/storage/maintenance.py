@@ -30,7 +30,7 @@ from upcall.storage.event_bodies import load_event
 from upcall.storage.event_log import SELECT_ROWS, append_events, load_row
 from upcall.storage.run_leases import lease_columns
 from upcall.storage.run_lists import batch_ids, read_records
-from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
+from upcall.storage.run_rows import STATUSES, is_being_replaced, list_numbers, load_run, name_values
 from upcall.storage.schema import CHECKPOINTS, JOURNAL, QUEUED_ANSWERS, RUNS, TABLES, Table
 from upcall.storage.store import RunStore
 from upcall.text import first_line
@@ -356,7 +356,7 @@ _message: TypeAdapter[Any] = TypeAdapter(Annotated[TextMessage | HandoffMessage,
 
 @dataclass(frozen=True)
 class _Selection:
-    """Which runs a prune removes: in one of some statuses, not changed since a time, if one is given, and held by
+    """Which runs a prune may remove: in one of some statuses, not changed since a time, if one is given, and held by
     nobody. The status does not say that: a run that is over is held while another one takes its place."""
 
     statuses: frozenset[RunStatus]
@@ -388,8 +388,8 @@ async def prune(
     and of the others all but the `last_checkpoints` last checkpoints. The files that came along for runs that are gone
     go as well.
 
-    Without `statuses` only runs that are over are removed; a run at work never is, nor one that somebody holds while
-    another takes its place. Some runs are removed at a time, in one transaction: others write in between, and who
+    Without `statuses` only runs that are over are removed; a run at work never is, nor anything of one whose place
+    another is about to take, also where that was cut off. Some runs are removed at a time, in one transaction: others write in between, and who
     cancels this waits for those alone. What was removed so far is given to `on_progress` each time.
     """
     if not await store.exists():
@@ -448,9 +448,11 @@ def _prune_runs(
         f"AND (created_at, id) > (:at, :id) ORDER BY created_at, id LIMIT {RUNS_AT_ONCE}{lock}",
         {**selection.values, "at": after[0], "id": after[1]},
     ).fetchall()
-    ids = [run_id for run_id, _ in rows]
+    last = (rows[-1][1], rows[-1][0]) if len(rows) == RUNS_AT_ONCE else None
+    held = _find_replaced(connection, [run_id for run_id, _ in rows])
+    ids = [run_id for run_id, _ in rows if run_id not in held]
     if not ids:
-        return _Batch(Pruned([], 0, 0), [], None)
+        return _Batch(Pruned([], 0, 0), [], last)
     names, values = name_values(ids)
     (count,) = connection.execute(
         f"SELECT count(*) FROM upcall_checkpoints WHERE run_id IN ({names})", values
@@ -463,8 +465,15 @@ def _prune_runs(
         # The rows of runs that stay are not touched: they were chosen, and locked, above.
         if not dry_run:
             connection.execute(f"DELETE FROM {table.name} WHERE {key} IN ({names})", values)
-    last = (rows[-1][1], rows[-1][0]) if len(rows) == RUNS_AT_ONCE else None
     return _Batch(Pruned(ids, count, size), [run_id for (run_id,) in files], last)
+
+
+def _find_replaced(connection: Connection, ids: Sequence[str]) -> Collection[str]:
+    """Find those of some runs that a branch is about to replace, whether or not somebody is at it: they are what it is
+    completed with."""
+    names, values = name_values(ids or [""])
+    rows = connection.execute(f"SELECT id, record FROM upcall_runs WHERE id IN ({names})", values).fetchall()
+    return {run_id for run_id, record in rows if is_being_replaced(record, run_id)}
 
 
 def _prune_checkpoints(
@@ -480,7 +489,8 @@ def _prune_checkpoints(
     ).fetchall()
     if not rows:
         return None, Pruned([], 0, 0)
-    names, ids = name_values(run_id for (run_id,) in rows)
+    held = _find_replaced(connection, [run_id for (run_id,) in rows])
+    names, ids = name_values([run_id for (run_id,) in rows if run_id not in held] or [""])
     kept = (
         "SELECT version FROM upcall_checkpoints newer WHERE newer.run_id = upcall_checkpoints.run_id "
         f"ORDER BY version DESC LIMIT 1 OFFSET {last - 1}"
