@@ -389,8 +389,9 @@ async def prune(
     go as well.
 
     Without `statuses` only runs that are over are removed; a run at work never is, nor anything of one whose place
-    another is about to take, also where that was cut off. Some runs are removed at a time, in one transaction: others write in between, and who
-    cancels this waits for those alone. What was removed so far is given to `on_progress` each time.
+    another is about to take, also where that was cut off. Some runs are removed at a time, in one transaction: others
+    write in between, and who cancels this waits for those alone. What was removed so far is given to `on_progress`
+    each time.
     """
     if not await store.exists():
         return Pruned([], 0, 0)

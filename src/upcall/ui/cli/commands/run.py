@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -171,8 +173,16 @@ def fork(
         bool, typer.Option("--replace", help="Take the place of the run: take back what depended on the old answer.")
     ] = False,
     keep_effects: Annotated[
-        bool, typer.Option("--keep-effects", help="With --replace: effects that cannot be taken back may stay.")
+        bool,
+        typer.Option(
+            "--keep-effects",
+            help="With --replace: effects that cannot be taken back may stay; you are shown them first.",
+        ),
     ] = False,
+    bill: Annotated[
+        str | None,
+        typer.Option(metavar="BILL", help="With --keep-effects, where nobody can be asked: the bill of what may stay."),
+    ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(metavar="QUESTION=ANSWER", help="With --replace: another answer to a further question."),
@@ -190,6 +200,23 @@ def fork(
             return
         if answer is None:
             raise CallerError(f"No answer was given. Use: upcall fork {found.id} {question} ANSWER")
+        if bill is not None and not keep_effects:
+            raise CallerError("--bill says which effects may stay: it goes with --keep-effects.")
+        kept: bool | str = False
+        if keep_effects and replace:
+            from upcall.ui.cli.keeping_effects import agree_to_effects
+
+            plan_now = partial(command.app.forks.plan, found.id, question, replace=True, also=others)
+            given = [
+                found.id,
+                question,
+                answer,
+                "--replace",
+                *(part for each in also or () for part in ("--also", each)),
+            ]
+            again = f"upcall fork {shlex.join(given)}"
+            is_at_work = found.working and not found.interrupted
+            kept = agree_to_effects(command, plan_now, bill, again, is_at_work=is_at_work)
         branch = identity.new_id()
         stream = command.app.fork_stream(
             found.id,
@@ -198,7 +225,7 @@ def fork(
             workspace=workspace,
             new_id=branch,
             replace=replace,
-            keep_effects=keep_effects,
+            keep_effects=kept,
             also=others,
         )
         command.follow(stream, branch, is_branch=True)
