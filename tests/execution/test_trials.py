@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from scenario import CLEAR, TASK, script
 from tried_shop import RUN, Shop
 
 from upcall import Run, RunStatus, Settings, Upcall, ask
-from upcall.agents import PausableAgent
+from upcall.agents import NestedTeam, PausableAgent
 from upcall.errors import CallerError, UnknownRun
 from upcall.runs.worth import RunWorth
 from upcall.testing import Call, Request, ScriptedModelClient
@@ -158,18 +159,36 @@ class OwnCode(BaseChatAgent):
         """Do nothing."""
 
 
-async def test_trial_is_refused_with_agents_of_own_code() -> None:
+class OwnTeam(RoundRobinGroupChat):
+    """A team that may do anything between two turns."""
+
+
+def place_own_code(where: str, lead: Callable[..., PausableAgent]) -> Team:
+    """Make a team with own code in it: a member, nested in one, nested in a team in one, or the team itself."""
+    own = OwnCode("own", "code")
+    match where:
+        case "member":
+            return RoundRobinGroupChat([lead(), own], max_turns=2)
+        case "nested":
+            return RoundRobinGroupChat([lead(agents=[own])], max_turns=1)
+        case "deep":
+            inner = NestedTeam(RoundRobinGroupChat([own], max_turns=1), name="inner", description="i")
+            return RoundRobinGroupChat([lead(agents=[inner])], max_turns=1)
+        case _:
+            return OwnTeam([lead()], max_turns=1)
+
+
+@pytest.mark.parametrize("where", ["member", "nested", "deep", "team"])
+async def test_trial_is_refused_with_own_code_anywhere(where: str) -> None:
     def reply(request: Request) -> Any:
         return "Done." if request.tool_results else Call("ask_user", {"question": "Which?", "options": ["A", "B"]})
 
-    def team() -> Team:
-        lead = PausableAgent("lead", ScriptedModelClient(reply))
-        return RoundRobinGroupChat([lead, OwnCode("own", "code")], max_turns=2)
-
-    worth = await worth_of(Upcall(team=team, store="runs.db"), "A")
+    lead = partial(PausableAgent, "lead", ScriptedModelClient(reply))
+    worth = await worth_of(Upcall(team=lambda: place_own_code(where, lead), store="runs.db"), "A")
+    name = "OwnTeam" if where == "team" else "OwnCode"
     assert (verdicts(worth), worth.questions[0].reason) == (
         ["unknown"],
-        "what the code of OwnCode does outside of tools cannot be held back",
+        f"what the code of {name} does outside of tools cannot be held back",
     )
 
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from upcall.agents.parts import list_parts
 from upcall.autogen.api import Team
-from upcall.autogen.group_chats import members
 from upcall.autogen.journal import find_in_doubt
 from upcall.errors import (
     AnswerRefused,
@@ -261,13 +261,10 @@ def _refuse_own_code(team: Team) -> None:
     """Refuse to try an answer with agents whose own code may have effects that no journal knows.
 
     Raises:
-        CallerError: one of the members is neither of this library nor of AutoGen's AgentChat.
+        CallerError: a team or an agent in it, at any depth, is neither of this library nor of AutoGen's AgentChat.
     """
-    inner = members(team)
-    for each in (team,) if inner is None else inner.values():
-        if isinstance(each, Team) and inner is not None:
-            _refuse_own_code(each)
-        elif type(each).__module__.partition(".")[0] not in TRIED_PACKAGES:
+    for each in list_parts(team):
+        if type(each).__module__.partition(".")[0] not in TRIED_PACKAGES:
             raise CallerError(f"what the code of {type(each).__name__} does outside of tools cannot be held back")
 
 
