@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Some images keep Python from storing what it compiled, which makes each process of the tests twice as slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-EXTRAS := docker,postgres,research,mcp,experiments,scorer,otel
+EXTRAS := docker,postgres,research,mcp,experiments,otel
 
 .PHONY: help install install-lowest install-newer-mcp constraints format lint typecheck docs test test-slow coverage check
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent
@@ -26,7 +25,6 @@ from upcall.agents.asking.choice import choose_questions
 from upcall.agents.asking.copied_questions import CopiedQuestions
 from upcall.agents.asking.first_look import FirstLook
 from upcall.agents.asking.memory import Memory
-from upcall.agents.asking.scorer_policy import ScorerPolicy
 from upcall.agents.asking.task_judge import TaskJudge
 from upcall.agents.asking.weights import Weights, weigh
 from upcall.agents.asking.writing import (
@@ -50,7 +48,6 @@ from upcall.autogen.messages import ASK_VERDICT, CLARIFIER_LOG, CLASSIFICATION, 
 from upcall.errors import ConfigurationError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
-from upcall.policy.scorer import Embed, Scorer
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import (
     ClarifierContext,
@@ -109,7 +106,6 @@ class ClarifierOptions(StructuredOptions, total=False):
 
     ask: AskFor
     ask_threshold: float
-    ask_scorer: Path | None
     max_turns: int
     documents: Sequence[Document]
     data_sources: Sequence[str] | None
@@ -165,12 +161,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         tools: functions or AutoGen tools to look things up with before the user is asked (S0-43). One that raises
             `UserInputRequired` makes its own call wait.
         workbench: AutoGen workbenches with more such tools.
-        embed: computes embeddings for an ``ask_scorer``; not part of the declarative form.
         policies: policies of your own. They have the first word about a task, and the last about each question; with
             them the clarifier has no declarative form.
-
-    Raises:
-        ConfigurationError: the file ``ask_scorer`` cannot be used.
     """
 
     component_config_schema = ClarifierComponentConfig
@@ -187,7 +179,6 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         workbench: Workbench | Sequence[Workbench] = (),
         small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
-        embed: Embed | None = None,
         policies: Sequence[AskPolicy] = (),
         **options: Unpack[ClarifierOptions],
     ) -> None:
@@ -202,18 +193,16 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             small_client=small_client,
             prompts=prompts,
         )
-        judge: AskPolicy = FirstLook(settings.ask, settings.ask_threshold, prompts)
-        if settings.ask_scorer is not None:
-            judge = ScorerPolicy(Scorer.read(settings.ask_scorer, embed=embed, ask=settings.ask), embed)
+        look = FirstLook(settings.ask, settings.ask_threshold, prompts)
         weights = Weights(settings.ask, checks_quotes=settings.check_questions)
         self._policies = tuple(policies)
-        self._policy = PolicyChain(*policies, judge, weights, Memory(settings.asked_topics), CopiedQuestions())
+        self._policy = PolicyChain(*policies, look, weights, Memory(settings.asked_topics), CopiedQuestions())
         self.judge = TaskJudge(
             self._policy,
             documents=[each.file_name for each in settings.documents],
             has_tools=self.toolset.has_tools,
             max_chars=settings.max_context_chars,
-            first_look=judge if isinstance(judge, FirstLook) and not policies else None,
+            first_look=None if policies else look,
         )
         """Says whether something has to be asked about a task; for whoever gets the task before this agent, too."""
 

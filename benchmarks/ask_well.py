@@ -61,14 +61,12 @@ class Missing(BaseModel):
 
 @dataclass(frozen=True)
 class Task:
-    """A task, and what each policy is to ask for; a policy that has no label is not in it. `kind` is what it is about,
-    if that is known."""
+    """A task, and what each policy is to ask for; a policy that has no label is not in it."""
 
     id: str
     split: str
     text: str
     wanted: dict[AskFor, tuple[Missing, ...]]
-    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def read_tasks() -> Iterator[Task]:
             missing = {name: Missing.model_validate(each[name]) for name in ("essential", "preference") if each[name]}
             essential = (missing["essential"],) if "essential" in missing else ()
             wanted: dict[AskFor, tuple[Missing, ...]] = {"essential": essential, "preferences": tuple(missing.values())}
-            yield Task(each["id"], split, each["task"], wanted, each["kind"])
+            yield Task(each["id"], split, each["task"], wanted)
 
 
 async def ask(client: ChatCompletionClient, task: Task, policy: AskFor, *, only_look: bool = False) -> Result:

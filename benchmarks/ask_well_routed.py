@@ -82,7 +82,7 @@ def read_file(path: Path) -> list[Task]:
     for line in path.read_text(encoding="utf-8").splitlines():
         each = json.loads(line)
         lacks = (Missing.model_validate(each["essential"]),) if each.get("essential") else ()
-        tasks.append(Task(each["id"], path.stem, each["task"], {"essential": lacks}, each.get("kind", "")))
+        tasks.append(Task(each["id"], path.stem, each["task"], {"essential": lacks}))
     return tasks
 
 

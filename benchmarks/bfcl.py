@@ -91,9 +91,8 @@ class Entry:
             about = {*_WORD.findall(" ".join(self.requests[gap : gap + 2]).lower())} - _COMMON
             facts = {"missing": {"answer": self.requests[gap + 1], "words": sorted(each[:6] for each in about)}}
         text = "\n".join(f"{number}. {each}" for number, each in enumerate(said, 1))
-        kind = "said" if gap is None else "missing"
         check = {"function": "bfcl:is_right"}
-        return Task.model_validate({"id": self.data["id"], "task": text, "facts": facts, "kind": kind, "expect": check})
+        return Task.model_validate({"id": self.data["id"], "task": text, "facts": facts, "expect": check})
 
 
 @cache

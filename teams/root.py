@@ -30,7 +30,6 @@ from upcall.config_source import list_known
 from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.policy.approval import ApprovalRules
-from upcall.policy.scorer import Embed
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ToolInfo
 from upcall.runs.asked_topics import AskedTopic
@@ -60,7 +59,6 @@ class TeamResources:
         known_plan: the plan for a similar task that the planner offers.
         asked_topics: how the user reacted to the clarifier's earlier questions.
         small_model: makes checks and repairs instead of the agents' own models.
-        embed: computes embeddings for the clarifier's scorer.
         ask_policies: policies of your own that decide whether the clarifier asks, and what.
     """
 
@@ -68,7 +66,6 @@ class TeamResources:
     tools: Sequence[Tool] = ()
     shown_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
     small_model: ChatCompletionClient | None = None
-    embed: Embed | None = None
     ask_policies: Sequence[AskPolicy] = ()
     known_plan: ApprovedPlan | None = None
     asked_topics: Sequence[AskedTopic] = ()
@@ -196,7 +193,6 @@ def _clarifier(
         shallow_targets=find_shallow_targets(roles),
         asked_topics=resources.asked_topics,
         prompts=resources.prompts,
-        embed=resources.embed,
         policies=resources.ask_policies,
         **_choose(ClarifierSettings, options, "clarifier", user_proxy),
     )

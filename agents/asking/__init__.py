@@ -1,7 +1,7 @@
 """Whether to ask the user about a task, and what: `AskPolicy`, and the policies of the clarifier.
 
-`ask_policy` has the protocol, its values, and the chain of several. `scorer_policy` and `first_look` judge a task;
-`weights`, `memory` and `copied_questions` weigh what the model would ask; `choice` picks from that, and `effect` is a
+`ask_policy` has the protocol, its values, and the chain of several. `first_look` judges a task; `weights`,
+`memory` and `copied_questions` weigh what the model would ask; `choice` picks from that, and `effect` is a
 second look at what was picked.
 """
 
@@ -16,7 +16,6 @@ from upcall.agents.asking.ask_policy import (
 from upcall.agents.asking.copied_questions import CopiedQuestions
 from upcall.agents.asking.first_look import FirstLook
 from upcall.agents.asking.memory import Memory
-from upcall.agents.asking.scorer_policy import ScorerPolicy
 from upcall.agents.asking.weights import Weights
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "Memory",
     "PolicyChain",
     "Proposal",
-    "ScorerPolicy",
     "WeighedCandidate",
     "Weights",
 ]

@@ -9,7 +9,6 @@ from functools import cache
 from autogen_core.models import CreateResult
 
 from upcall.options import AskFor
-from upcall.policy.scorer import find_probability
 from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, TASTE
 from upcall.words import count_words
 
@@ -48,6 +47,12 @@ def read_first_look(reply: CreateResult, ask: AskFor, request: str) -> float | N
     if math.isnan(total) or total > MAX_TOTAL or math.fsum(shares.values()) < LEAST_IN_FORM:
         return None
     return find_probability(_log_odds(shares, ask) - find_shift(ask, request))
+
+
+def find_probability(log_odds: float) -> float:
+    """Return the probability for these log odds."""
+    # `math.exp` overflows from 710 on.
+    return 1 / (1 + math.exp(-max(-500.0, min(500.0, log_odds))))
 
 
 def find_shift(ask: AskFor, request: str) -> float:

@@ -88,8 +88,7 @@ AGENTS_OF: Mapping[WorkKind, tuple[AgentName, ...]] = {
     "coding": ("coder",),
     "research": ("researcher",),
 }
-"""Who works with the model for a kind of work. ``small`` is for looks and repairs, whoever makes them, ``embeddings``
-for the scorer."""
+"""Who works with the model for a kind of work. ``small`` is for looks and repairs, whoever makes them."""
 
 
 def _check_family(row: dict[str, Any]) -> dict[str, Any]:

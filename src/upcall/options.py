@@ -11,7 +11,7 @@ from upcall.questions.question import ClarificationType, OnAsk
 from upcall.setting_types import About, AtLeastOne, Count, Duration, Seconds, no_flag
 
 AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
-WorkKind = Literal["planning", "coding", "research", "small", "embeddings"]
+WorkKind = Literal["planning", "coding", "research", "small"]
 AtLimit = Literal["approve", "reject", "pause"]
 NetworkSource = Literal["web", "arxiv", "wikipedia"]
 AskFor = Literal["essential", "preferences"]
@@ -220,14 +220,6 @@ class AskingOptions(QuestionCheckOptions):
             when="to be asked less (towards 1) or more",
         ),
     ] = 0.5
-    ask_scorer: Annotated[
-        Path | None,
-        About(
-            "the file of a trained scorer, which decides instead of the model whether the clarifier asks about a "
-            "task; see [A decision beside the model](guides/experiments.md#a-decision-beside-the-model)",
-            when="when a small model asks too much or too little",
-        ),
-    ] = None
     max_turns: Annotated[
         Count,
         About(

@@ -24,6 +24,13 @@ KEY_SUFFIX = "_API_KEY"
 """The end of each variable of other programs that an added section reads."""
 
 
+GONE: Mapping[ValuePath, str] = {
+    ("questions", "ask_scorer"): "on other people's tasks it decided no better than the first look; leave it out",
+    ("models", "kinds", "embeddings"): "only questions.ask_scorer used it; leave it out",
+}
+"""The settings that were taken out, with the reason and what to do."""
+
+
 class Root(Mapping[str, Any]):
     """The sections by name, each with its type. What packages add is only looked up for a name that is not upcall's
     own, and for a list of all: most commands need none of it, and it takes as long as they do."""
@@ -189,7 +196,15 @@ def explain_section(place: ValuePath, kind: Any) -> str:
     return f"{dot_path(place)} is a section; write {dot_path((*place, first))} in it. Known: {names}."
 
 
+def explain_gone(place: ValuePath) -> str | None:
+    """Return the end of a sentence about a setting that was taken out, or something in it; None for any other."""
+    found = next((GONE[place[:at]] for at in range(1, len(place) + 1) if place[:at] in GONE), None)
+    return found and f"is gone: {found}."
+
+
 def _unknown(given: ConfigSource, place: ValuePath, known: Any, root: Root) -> ConfigurationError:
+    if why := explain_gone(place):
+        return ConfigurationError(f"{given.at(*place)}: {dot_path(place)} {why}")
     inside = f" in {dot_path(place[:-1])}" if len(place) > 1 else ""
     meant = offer([repr(dot_path(each)) for each in suggest_places(place, root)], known)
     return ConfigurationError(f"{given.at(*place)}: unknown setting {str(place[-1])!r}{inside}{meant}")

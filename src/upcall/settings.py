@@ -44,7 +44,7 @@ from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
 from upcall.runs.config import Fact, RootTeamConfig
 from upcall.sections import find_section, load_section
-from upcall.setting_paths import Root, find_place, normalize, refuse_unknown, type_at
+from upcall.setting_paths import Root, explain_gone, find_place, normalize, refuse_unknown, type_at
 from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section
 from upcall.settings_files import CONFIG_FILE, ENV_FILE, SettingsFile, read_config_file, read_env_file
 from upcall.settings_sources import FUNCTIONS, list_unknown, merge, read_variables
@@ -601,7 +601,9 @@ def _problem(error: ValidationError, given: ConfigSource, root: Root) -> str:
     same = [(place, each) for place, each in every if place[:2] == every[0][0][:2]]
     place, first = max(same, key=lambda pair: len(pair[1]["loc"]))
     value = first["input"]
-    if first["type"] == "extra_forbidden":
+    if why := explain_gone(place):
+        text = f"{dot_path(place)} {why}"
+    elif first["type"] == "extra_forbidden":
         known = getattr(type_at(place[:-1], root), "model_fields", {})
         text = f"{dot_path(place)} is unknown{list_known(str(place[-1]), known)}"
     else:

@@ -12,6 +12,7 @@ from upcall.errors import ConfigurationError
 from upcall.questions.secrets import KEY
 from upcall.setting_paths import (
     Root,
+    explain_gone,
     explain_section,
     find_place,
     suggest_places,
@@ -88,6 +89,8 @@ def _as_table(value: Any) -> Any:
 def _refuse_unknown(name: str, place: ValuePath, root: Root) -> None:
     """Refuse what has the name of a setting that stands elsewhere, or stands in a section that does not know it. Any
     other name may be another program's."""
+    if why := explain_gone(place):
+        raise ConfigurationError(f"{name} {why}")
     if place[0] not in root:
         known = 0
         meant = [each for each in suggest_places(place[:1], root) if each[-1] == place[0]]

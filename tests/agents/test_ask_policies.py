@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ask_replies import Judge, list_needs, write_question
 from conversation import answers, resumed_as, run, send
 from pydantic import ValidationError
 from scenario import DEEP_CODING
-from scorers import Judge, list_needs, write_question
 from worlds import roles_in
 
 from upcall.agents import Clarifier

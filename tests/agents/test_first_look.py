@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from ask_replies import CLEAR_LOOK, LACKING_LOOK, for_run, list_needs, look, write_question
 from autogen_agentchat.messages import ThoughtEvent
 from autogen_core.models import (
     ChatCompletionTokenLogprob,
@@ -19,18 +20,13 @@ from autogen_core.models import (
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from conversation import TurnResult, answers, resumed_as, send
 from scenario import CLEAR, TASK, upcall
-from scorers import CLEAR_LOOK, LACKING_LOOK, embed, for_run, list_needs, look, write_question
 from settings_files import write_settings
-from test_ask_scorer import FILE, write
-from web_servers import serving
 
 from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
-from upcall.agents.asking.first_token import find_shift, read_first_look
+from upcall.agents.asking.first_token import find_probability, find_shift, read_first_look
 from upcall.agents.clarifier import MAX_QUESTION_TOKENS
-from upcall.execution.embeddings import embedder_for
 from upcall.options import AskFor
-from upcall.policy.scorer import find_probability
 from upcall.prompts.contexts import Document
 from upcall.questions.question import Detail
 from upcall.runs.asked_topics import AskedTopic
@@ -246,18 +242,6 @@ async def test_call_that_fails_leaves_it_to_the_model(servers: Any, build: Build
     rest = await send(build(servers(Fail(400, "too long"), CLEAR)), TASK)
     assert rest.text == "Nothing needs to be clarified."
     assert thoughts(rest) == []
-
-
-async def test_scorer_has_precedence(servers: Any, build: Build) -> None:
-    write()
-    with serving(embed) as embeddings:
-        settings = Settings.read(
-            models={"model": "m", "base_url": f"{embeddings.url}/v1", "timeout": 5, "max_retries": 0}
-        )
-        agent = build(server := servers(), ask_scorer=FILE, embed=embedder_for(settings))
-        rest = await send(agent, "Add two and two")
-    assert rest.text == "Nothing needs to be clarified."
-    assert server.calls == 0
 
 
 # -- what was dismissed before ----------------------------------------------------------------------------------------

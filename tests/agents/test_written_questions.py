@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from ask_replies import list_needs, write_question
 from conversation import TurnResult, send
-from scorers import list_needs, write_question
 from test_ask_policies import Judge
 
 from upcall.agents import Clarifier

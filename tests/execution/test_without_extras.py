@@ -18,7 +18,6 @@ EXTRAS = (
     "starlette",
     "numpy",
     "pandas",
-    "sklearn",
     "spellchecker",
 )
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from ask_replies import CLEAR_LOOK, for_run
 from scenario import CLEAR, PLAN, TASK
-from scorers import CLEAR_LOOK, for_run
 
 from upcall import RunStatus
 from upcall.experiments import Experiment

@@ -490,6 +490,37 @@ def test_unknown_setting_is_reported_to_its_program() -> None:
 ONE_LINE = "models:\n  model: big\n  api_key: k\n  kinds: {coding: coder-x, research: far, small: tiny}\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("questions:\n  ask_scorer: my.json\n", "line 2: questions.ask_scorer is gone: on other people's tasks it"),
+        ("models: {kinds: {embeddings: x}}\n", "line 1: models.kinds.embeddings is gone: only questions.ask_scorer"),
+    ],
+)
+def test_setting_that_is_gone_is_refused_in_one_line(content: str, expected: str) -> None:
+    write_settings(content)
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.read()
+    assert str(refused.value).startswith(f"upcall.yaml, {expected}")
+    assert str(refused.value).endswith("; leave it out.")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "name"),
+    [
+        ("UPCALL_QUESTIONS__ASK_SCORER", "my.json", "UPCALL_QUESTIONS__ASK_SCORER"),
+        ("UPCALL_MODELS__KINDS__EMBEDDINGS__MODEL", "x", "UPCALL_MODELS__KINDS__EMBEDDINGS__MODEL"),
+        ("UPCALL_MODELS__KINDS", '{"embeddings": "x"}', "models.kinds.embeddings"),
+    ],
+)
+def test_variable_that_is_gone_is_refused(
+    variable: str, value: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match=rf"{name} is gone: .*; leave it out"):
+        Settings.read()
+
+
 def test_one_line_gives_each_kind_of_work_its_model() -> None:
     write_settings(f"{ONE_LINE}llms:\n  far: {{model: far-1, base_url: 'http://far/v1'}}\n")
     read = Settings.read(models={"agents": {"lead": {"model": "own"}}})

@@ -181,3 +181,11 @@ def test_run_as_json_is_plain_json() -> None:
 def test_imported_run_names_no_code_to_import(team: RootTeamConfig | None) -> None:
     config = RunConfig(team=team, named_team=NamedTeam(name="there:make", account="0@there"))
     assert config.reset_for_import(Path("here")).named_team is None
+
+
+def test_stored_run_that_names_a_scorer_is_read() -> None:
+    models = {"small": {"model": "m"}, "embeddings": {"model": "e"}}
+    stored = {"team": {"workspace": "w", "ask_scorer": "scorer.json", "models": models}}
+    team = RunConfig.model_validate_json(json.dumps(stored)).team
+    assert team is not None
+    assert [*team.models] == ["small"]

@@ -48,7 +48,6 @@ VARIABLES = {
     "model": "ScriptedModelClient",
     "human": "ScriptedHuman",
     "approval": "ApprovalRequest",
-    "scorer": "Scorer",
 }
 """What the pages call an object of a class, everywhere."""
 

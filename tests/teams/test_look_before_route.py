@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ask_replies import CLEAR_LOOK, LACKING_LOOK, Judge, for_run, list_needs, write_question
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from conversation import answers, run, send, turn
 from scenario import for_team, new_app, requests_of
-from scorers import CLEAR_LOOK, LACKING_LOOK, Judge, for_run, list_needs, write_question
 from worlds import roles_in
 
 from upcall import Run, RunStatus, Settings, Upcall

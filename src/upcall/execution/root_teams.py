@@ -11,7 +11,6 @@ from autogen_core.models import ChatCompletionClient
 from upcall.agents.toolset import Tool
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.messages import USER
-from upcall.execution.embeddings import embedder_for
 from upcall.options import TeamOptions
 from upcall.prompts import Prompts
 from upcall.runs.config import RootTeamConfig
@@ -41,7 +40,6 @@ def build_root_team(
         asked_topics=pinned.asked_topics,
         prompts=prompts,
         small_model=small_model,
-        embed=embedder_for(settings if settings.names_a_model else settings.with_model_of(pinned)),
     )
     options = TeamOptions(**settings.choose(TeamOptions))
     return make_resumable(root_team(clients, resources, options), user_proxy=USER)

@@ -222,9 +222,8 @@ class TeamFactory:
         ):
             model = DEMO if uses_demo(settings) else settings.models.model
             address = ModelAddress(model=model, base_url=settings.models.base_url)
-        for name in ("prompts", "ask_scorer"):
-            if pinned[name] is not None:
-                pinned[name] = make_absolute(pinned[name])
+        if pinned["prompts"] is not None:
+            pinned["prompts"] = make_absolute(pinned["prompts"])
         return RootTeamConfig(
             **pinned,
             workspace=folder,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from upcall.experiments.policies import Policy
     from upcall.experiments.results import Results
     from upcall.experiments.tasks import Expectation, HiddenFact, Task
-    from upcall.experiments.training import train
     from upcall.experiments.user import UserSpec
 
 _HOMES = {
@@ -25,10 +24,9 @@ _HOMES = {
     "Results": "results",
     "Task": "tasks",
     "UserSpec": "user",
-    "train": "training",
 }
 
-__all__ = ["Expectation", "Experiment", "HiddenFact", "Policy", "Results", "Task", "UserSpec", "train"]
+__all__ = ["Expectation", "Experiment", "HiddenFact", "Policy", "Results", "Task", "UserSpec"]
 
 
 def __getattr__(name: str) -> object:

@@ -77,12 +77,6 @@ def experiment(
     compare: Annotated[
         Path | None, typer.Option(metavar="OTHER.yaml", help="Compare with the results of another experiment.")
     ] = None,
-    train: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.json", help="Run no trials; train a scorer (questions.ask_scorer) on the tasks instead."
-        ),
-    ] = None,
 ) -> None:
     """Run tasks with a simulated user under several policies and compare the results.
 
@@ -92,11 +86,6 @@ def experiment(
         if replay and (budget or dry_run):
             raise CallerError("--replay cannot be combined with --budget or --dry-run: recorded replies cost nothing.")
         chosen = command.read(file)
-        if train is not None:
-            if budget or replay or dry_run or what_if or limit or report or compare:
-                raise CallerError("--train runs no trials, so it cannot be combined with the options of a run.")
-            train_scorer(command, chosen, train)
-            return
         refuse_reports(report or [])
         from upcall.experiments.stored import read_stored
 
@@ -130,21 +119,6 @@ def experiment(
         command.print(value, lambda: lines)
         if results.broken:
             raise typer.Exit(FAILED)
-
-
-def train_scorer(command: ExperimentCommand, chosen: Experiment, path: Path) -> None:
-    """Train a scorer, write its file, and report how well it does on kinds of tasks that it did not see."""
-    from upcall.experiments.results import require_packages
-
-    require_packages("numpy")
-    from upcall.experiments.training import evaluation_lines, train
-
-    scorer = signals.run(train(chosen))
-    scorer.write(path)
-    shown = scorer.model_dump(mode="json", exclude={"weights", "bias"})
-    command.print(
-        shown, lambda: [*evaluation_lines(scorer), f"Written: {path}; use it with questions.ask_scorer: {path}"]
-    )
 
 
 def refuse_reports(paths: list[Path]) -> None:

@@ -19,7 +19,7 @@ from upcall.errors import ConfigurationError
 from upcall.experiments.budget import Budget
 from upcall.experiments.functions import find_function
 from upcall.experiments.policies import PolicySpec
-from upcall.experiments.specs import ModelSpec, ScorerSpec, Spec, TeamSpec, as_model, as_team, dump_choice
+from upcall.experiments.specs import ModelSpec, Spec, TeamSpec, as_model, as_team, dump_choice
 from upcall.experiments.tasks import Expectation, Task, TaskFile, as_expectation, check_tasks, parse_task
 from upcall.experiments.trial import Trial
 from upcall.experiments.user import UserSpec
@@ -77,7 +77,6 @@ class Experiment(Spec):
         user: the simulated user.
         expect: the expected result of tasks that name none.
         judge: the model that checks results, among `models`.
-        scorer: what `upcall.experiments.train` learns from.
         folder: the folder of replies and reports; ``upcall-experiments/NAME`` if not given.
         store: the store of the runs; a file in that folder if not given, or a PostgreSQL URL.
         parallel: how many trials run at once.
@@ -97,7 +96,6 @@ class Experiment(Spec):
     user: UserSpec = UserSpec()
     expect: Annotated[Expectation, BeforeValidator(as_expectation)] | None = None
     judge: str | None = None
-    scorer: ScorerSpec = ScorerSpec()
     folder: Path | None = None
     store: str | None = None
     parallel: AtLeastOne = 8
@@ -157,11 +155,7 @@ class Experiment(Spec):
         """Refuse what is wrong before anything runs."""
         for policy in self.policies:
             policy.check()
-        for what, named in (
-            ("judge", self.judge),
-            ("user.model", self.user.model),
-            ("scorer.embeddings", self.scorer.embeddings),
-        ):
+        for what, named in (("judge", self.judge), ("user.model", self.user.model)):
             if named is not None and named not in self.models:
                 raise ConfigurationError(f"{what} = {named!r} is not among models{suggest(named, self.models)}")
         if self.user.kind == "model" and self.user.model is None:
@@ -250,7 +244,7 @@ class Experiment(Spec):
         return await self.run(limit=0, samples=samples)
 
 
-_NOT_IN_TRIAL_ID: Any = {"expect": True, "split": True, "kind": True, "facts": {"__all__": {"preference"}}}
+_NOT_IN_TRIAL_ID = {"expect", "split"}
 
 
 def _explain(error: ValidationError, source: ConfigSource) -> str:
@@ -277,6 +271,6 @@ _KINDS = {"TaskFile", "str", "constrained-str", "Expectation"}
 
 def _fields_at(place: Sequence[int | str]) -> Sequence[str]:
     kinds: dict[str, type[BaseModel]] = {"teams": TeamSpec, "models": ModelSpec, "policies": PolicySpec}
-    kinds |= {"user": UserSpec, "scorer": ScorerSpec, "expect": Expectation, "tasks": TaskFile}
+    kinds |= {"user": UserSpec, "expect": Expectation, "tasks": TaskFile}
     kind = kinds.get(str(place[0])) if place else Experiment
     return () if kind is None else tuple(kind.model_fields)

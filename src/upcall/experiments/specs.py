@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 
 from upcall.autogen.api import ChatCompletionClient
 from upcall.experiments.functions import Named, name_function
-from upcall.options import AskFor
 from upcall.setting_types import AtLeastOne
 from upcall.settings import Price, Small
 
@@ -34,20 +33,6 @@ class TeamSpec(Spec):
     team: Named | None = None
     config: Path | None = None
     settings: dict[str, Any] = {}
-
-
-class ScorerSpec(Spec):
-    """What a scorer is trained from, besides the tasks.
-
-    Attributes:
-        ask: what the clarifier should ask for.
-        embeddings: the name of one of the models; features of the text if not given.
-        stores: stores of runs in which the user answered or declined the clarifier's questions.
-    """
-
-    ask: AskFor = "essential"
-    embeddings: str | None = None
-    stores: tuple[str, ...] = ()
 
 
 class ModelSpec(Spec):

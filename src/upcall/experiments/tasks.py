@@ -40,7 +40,6 @@ class HiddenFact(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
         answer: what the user would say.
         words: word stems, one of which must be in a question that asks for it; the words of its name if not given.
         missing: whether the task cannot be done well without it; otherwise asking for it is needless.
-        preference: whether it is a matter of taste: a scorer counts it as missing only for ``ask: preferences``.
         known: whether it is in the project's facts, which the policy ``resolver`` gives to the agents.
         others: answers that another user might have given, for what-if.
     """
@@ -48,7 +47,6 @@ class HiddenFact(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
     answer: Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
     words: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     missing: bool = True
-    preference: bool = False
     known: bool = False
     others: tuple[Annotated[str, BeforeValidator(_as_text)], ...] = ()
 
@@ -101,7 +99,6 @@ class Task(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
         facts: what else the user knows, by name.
         expect: the expected result; the experiment's if not given.
         split: the name of a part of the tasks, such as ``test``.
-        kind: the kind of task; a scorer is tested on kinds that it never saw.
     """
 
     id: Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
@@ -109,7 +106,6 @@ class Task(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
     facts: dict[str, Annotated[HiddenFact, BeforeValidator(_as_fact)]] = {}
     expect: Annotated[Expectation, BeforeValidator(as_expectation)] | None = None
     split: str = ""
-    kind: str = ""
 
     @property
     def missing(self) -> tuple[str, ...]:

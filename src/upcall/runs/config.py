@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from upcall import identity
 from upcall.options import PinnedTeamOptions, ResolutionOptions, WorkKind
@@ -48,6 +48,11 @@ class ModelAddress(BaseModel, frozen=True, protected_namespaces=(), defer_build=
     base_url: str | None = None
 
 
+def _drop_gone(models: Any) -> Any:
+    """Return the models that a stored run keeps, without the one for embeddings, which earlier runs may have."""
+    return {kind: each for kind, each in models.items() if kind != "embeddings"} if isinstance(models, dict) else models
+
+
 class RootTeamConfig(PinnedTeamOptions):
     """What a run of the root team keeps.
 
@@ -65,7 +70,7 @@ class RootTeamConfig(PinnedTeamOptions):
     workspace: Path
     documents: list[str] = []
     model: ModelAddress | None = None
-    models: dict[WorkKind, ModelAddress] = {}
+    models: Annotated[dict[WorkKind, ModelAddress], BeforeValidator(_drop_gone)] = {}
     account: str | None = None
     known_plan: ApprovedPlan | None = None
     asked_topics: tuple[AskedTopic, ...] = ()
@@ -155,6 +160,5 @@ class RunConfig(ResolutionOptions):
             "known_plan": None,
             "asked_topics": (),
             "prompts": None,
-            "ask_scorer": None,
         }
         return config.model_copy(update={"team": self.team.model_copy(update=anew)})

@@ -1,4 +1,4 @@
-"""What decides whether something is asked, in tests: policies, embeddings, and replies of the clarifier's model."""
+"""What decides whether something is asked, in tests: a policy, and replies of the clarifier's model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import json
 import math
 
 from scenario import script
-from web_servers import Request, Sent
 
 from upcall.agents.asking import AskPolicy, AskVerdict, ClarifierTask
-from upcall.agents.asking.first_token import find_shift
+from upcall.agents.asking.first_token import find_probability, find_shift
 from upcall.options import AskFor
-from upcall.policy.scorer import find_probability
 from upcall.testing import Reply, Say
 
 
@@ -24,21 +22,6 @@ class Judge(AskPolicy):
     async def judge(self, task: ClarifierTask) -> AskVerdict:
         self.tasks.append(task.text)
         return self.verdict
-
-
-def embed(request: Request) -> Sent:
-    """Answer as a server does whose model tells tasks about a report from others."""
-    texts = json.loads(request.body)["input"]
-    return send_vectors([[3.0 if "report" in text else 1.0, 0.5] for text in texts])
-
-
-def send_vectors(vectors: object) -> Sent:
-    """Return the answer of a server with these embeddings."""
-    assert isinstance(vectors, list)
-    data = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(vectors)]
-    usage = {"prompt_tokens": 1, "total_tokens": 1}
-    body = {"object": "list", "model": "small", "data": data, "usage": usage}
-    return Sent(json.dumps(body), "application/json")
 
 
 def list_needs(**weights: str) -> str:
