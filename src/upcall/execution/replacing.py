@@ -44,7 +44,7 @@ from upcall.text import first_line, show_name
 FindUndoable: TypeAlias = Callable[[ChangeLog, Sequence[Change]], Awaitable[tuple[Sequence[Change], Sequence[str]]]]
 """Finds those of some changes that can be undone, and a line for each file of the others, with the reason."""
 
-_KEEP = "Or let it stay: --keep-effects (keep_effects=True)."
+_KEEP = "Or let it stay: --keep-effects (keep_effects=True; over HTTP, its bill)."
 
 UndoCalls: TypeAlias = Callable[[ChangeLog, str, Sequence[Change]], Awaitable[Sequence[Change]]]
 """Undoes these changes of a run, all or none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -202,21 +201,14 @@ def fork(
             raise CallerError(f"No answer was given. Use: upcall fork {found.id} {question} ANSWER")
         if bill is not None and not keep_effects:
             raise CallerError("--bill says which effects may stay: it goes with --keep-effects.")
+        if keep_effects and not replace:
+            raise CallerError("--keep-effects is about what the branch would take back: it goes with --replace.")
         kept: bool | str = False
-        if keep_effects and replace:
+        if keep_effects:
             from upcall.ui.cli.keeping_effects import agree_to_effects
 
             plan_now = partial(command.app.forks.plan, found.id, question, replace=True, also=others)
-            given = [
-                found.id,
-                question,
-                answer,
-                "--replace",
-                *(part for each in also or () for part in ("--also", each)),
-            ]
-            again = f"upcall fork {shlex.join(given)}"
-            is_at_work = found.working and not found.interrupted
-            kept = agree_to_effects(command, plan_now, bill, again, is_at_work=is_at_work)
+            kept = agree_to_effects(command, found, plan_now, bill)
         branch = identity.new_id()
         stream = command.app.fork_stream(
             found.id,
