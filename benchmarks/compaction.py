@@ -1,4 +1,4 @@
-"""Two hundred tool calls of an agent whose model takes 8,000 tokens, with a real model.
+"""Two hundred tool calls of an agent whose small model takes 8,000 tokens, with a real model.
 
     python benchmarks/compaction.py --base-url http://127.0.0.1:18080/v1 --model qwen1.5
 
@@ -111,6 +111,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]
         api_key="none",
         temperature=0,
         max_tokens=1_500,
+        small=True,
         families=[{"name": arguments.model, "context": arguments.window}],
     )
 

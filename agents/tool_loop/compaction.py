@@ -39,6 +39,7 @@ from upcall.agents.tool_loop.turn import Compaction, Turn
 from upcall.autogen.context_window import ContextUse, measure_context
 from upcall.autogen.messages import NOTES, REMINDER, USER
 from upcall.autogen.model_calls import call_model, result_of
+from upcall.autogen.model_size import is_small
 from upcall.autogen.scope import current_scope
 from upcall.autogen.truncated_replies import end_text_circle
 from upcall.autogen.usage import add_usage
@@ -54,8 +55,14 @@ RECENT_SHARE = 0.25
 
 NOTES_SHARE = 0.2
 PIECE_SHARE = 0.5
+SMALL_PIECE_SHARE = 0.15
+"""How much of the window is read at once for the notes, and how much a small model reads: it copies a long piece."""
+
 RESULT_SHARE = 0.1
 """How much of a result the notes are made of, at most, as a share of the window."""
+
+ADDED_SHARE = 0.2
+"""How long the notes on a piece may be, as a share of it."""
 
 FULL_SHARE = 0.6
 """Which share of their room the notes take that are rewritten instead of added to."""
@@ -237,18 +244,18 @@ class Compactor:
             RequestUsage(prompt_tokens=0, completion_tokens=0),
         )
         limit = int(window * NOTES_SHARE * BYTES_PER_TOKEN)
-        words = int(window * NOTES_SHARE * _WORDS_PER_TOKEN)
-        for steps in _group(part.steps, int(window * PIECE_SHARE * BYTES_PER_TOKEN)):
+        piece = window * (SMALL_PIECE_SHARE if is_small(parts.model_client) else PIECE_SHARE)
+        for steps in _group(part.steps, int(piece * BYTES_PER_TOKEN)):
             rewrite = len(notes.encode()) > limit * FULL_SHARE
-            prompt = parts.prompts.render(
-                CompactionContext(parts.name, part.task, steps, words if rewrite else words // 2, notes, rewrite)
-            )
+            room = int(window * NOTES_SHARE if rewrite else piece * ADDED_SHARE)
+            words = int(room * _WORDS_PER_TOKEN)
+            prompt = parts.prompts.render(CompactionContext(parts.name, part.task, steps, words, notes, rewrite))
             call = call_model(
                 parts.model_client,
                 [UserMessage(content=prompt, source=REMINDER)],
                 agent=parts.name,
                 cancellation_token=token,
-                small_limit=int(window * NOTES_SHARE / 2),
+                small_limit=room,
             )
             reply, _ = end_text_circle(await result_of(call))
             usage = add_usage(usage, reply.usage)
