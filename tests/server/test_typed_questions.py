@@ -186,7 +186,9 @@ def read_form(page: str) -> dict[str, Any]:
         r'<select id="[^"]+" name="([^"]+)".*?<option value="([^"]*)" selected', page, re.DOTALL
     ):
         fields[at] = chosen
-    return fields | {name: unescape(value) for value, name in texts}
+    longer = re.findall(r'<textarea id="[^"]+" rows="\d+" name="([^"]+)"[^>]*>\n?(.*?)</textarea>', page, re.DOTALL)
+    fields |= {name: re.sub(r"\r\n|\r|\n", "\r\n", unescape(value)) for name, value in longer}
+    return fields | {name: re.sub(r"[\r\n]", "", unescape(value)) for value, name in texts}
 
 
 async def test_typed_question_among_many_is_answered_by_its_fields() -> None:
@@ -213,6 +215,32 @@ async def test_refused_fields_among_many_keep_what_was_entered() -> None:
         as_it_stands = await alice.post("/answers?several=1", data={**sent, f"as-it-stands-{at}": "yes"})
         assert (as_it_stands.status_code, "start: Field required" in as_it_stands.text) == (422, True)
         assert (await alice.post("/answers?several=1", data=sent)).headers["Location"] == "/?several=1&answered=0"
+
+
+def ask_to_send() -> str:
+    """Ask whether a mail is sent."""
+    mail = {"type": "string", "default": "Dear Ada,\r\nall is well."}
+    sign = {"type": "string", "default": "Yours\rBob"}
+    send = {"type": "boolean", "default": True}
+    return repr(ask("Send it?", schema={"properties": {"mail": mail, "sign": sign, "send": send}}))
+
+
+def mailing() -> Team:
+    return pausing(PausableAgent("solo", ScriptedModelClient([Call("ask_to_send"), "Done."]), tools=[ask_to_send]))
+
+
+async def test_untouched_fields_with_line_breaks_leave_question_open() -> None:
+    async with serving(mailing) as site, await site.browser("alice") as alice, await site.caller("alice") as api:
+        run = await start(api)
+        sent = read_form(await read(alice, "/?several=1"))
+        at = f"field-{run['run_id']}/{run['questions'][0]['id']}"
+        assert (sent[f"{at}-mail"], sent[f"{at}-send"]) == ("Dear Ada,\r\nall is well.", "Yes")
+        assert sent[f"{at}-sign"] == "Yours\r\nBob"
+        untouched = await alice.post("/answers?several=1", data=sent)
+        assert untouched.headers["Location"] == "/?several=1&answered=0"
+        assert (await api.get(f"/api/runs/{run['run_id']}")).json()["status"] == "awaiting_clarification"
+        changed = await alice.post("/answers?several=1", data={**sent, f"{at}-send": "No"})
+        assert changed.headers["Location"] == "/?answered=1"
 
 
 @pytest.mark.slow

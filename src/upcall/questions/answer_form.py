@@ -834,7 +834,7 @@ LONG_CHARS = 200
 
 def is_long(text: str) -> bool:
     """Return whether a text of a field needs more than a line to be seen and kept."""
-    return len(text) > LONG_CHARS or "\n" in text
+    return len(text) > LONG_CHARS or "\n" in text or "\r" in text
 
 
 def find_given(given: Mapping[str, Any], name: str) -> Any:
