@@ -11,6 +11,8 @@ from typing import Any
 import booking
 import httpx
 import pytest
+from autogen_agentchat.base import Team
+from cryptography.fernet import Fernet
 from lab import CHROMIUM, chromium
 from looks import look
 from playwright.async_api import Page, expect
@@ -18,8 +20,10 @@ from services import Process, serve_apart, serving, settle, start
 from test_overruling_page import ASSUME, begin, read_forms
 from test_overruling_page import booking as make_team
 from test_web_browser import log_in
+from worlds import pausing
 
-from upcall import Settings, Upcall
+from upcall import PausableAgent, Settings, Upcall, ask, ask_secret
+from upcall.testing import Call, ScriptedModelClient
 
 DIES = """
 
@@ -79,6 +83,74 @@ async def test_other_overruling_leads_to_what_was_cut_off() -> None:
             f"{at}/fork", data={**wanted, "question": other["question"], "how": "beside", "key": "b"}
         )
         assert (beside.status_code, "is being done again" in beside.text) == (409, True)
+
+
+async def test_plan_of_a_cut_off_run_is_not_answered() -> None:
+    async with serving(make_team([]), **ASSUME) as site, await site.caller() as client:
+        at, other = await cut_off(client, site)
+        given = await client.post(f"{at}/plan", data={"question": other["question"], "choice": "FastAPI"})
+        assert "it can be completed on the run&#39;s page" in given.text
+
+
+async def cut_off_asking(client: httpx.AsyncClient, site: Any) -> tuple[str, list[str]]:
+    """Let a run be as if all its questions got other answers; return where it is, and its questions."""
+    run = await start(client)
+    if len(run["questions"][0]["options"]) > 1:
+        await client.post(
+            f"/api/runs/{run['run_id']}/answers", json={"answers": {run["questions"][0]["id"]: "Express"}}
+        )
+        await settle(client, run["run_id"])
+    names = [each.id for each in (await site.service.store.load_run(run["run_id"])).records]
+    head = await site.service.store.load_head(run["run_id"])
+    await site.service.store.save_head(head, head.run.update(replacing=tuple(names)))
+    client.headers["Accept"] = "text/html"
+    return f"/runs/{run['run_id']}", [f"{run['run_id']}/{each}" for each in names]
+
+
+def ask_amount() -> str:
+    """Ask how much."""
+    amount = {"type": "integer", "default": 2}
+    return repr(ask("How much?", schema={"properties": {"amount": amount, "note": {"type": "string"}}}))
+
+
+def ask_both() -> Team:
+    model = ScriptedModelClient([Call("ask_user", booking.FRAMEWORK), Call("ask_amount"), "Done."])
+    return pausing(PausableAgent("solo", model, tools=[ask_amount]))
+
+
+async def test_refused_completion_keeps_what_was_filled_in() -> None:
+    async with serving(ask_both) as site, await site.caller() as client:
+        at, (plain, typed) = await cut_off_asking(client, site)
+        assert f'name="as-it-stands-{typed}" value="yes" required>' in (await client.get(at)).text
+        sent = {"question": [plain, typed], "typed": typed, f"field-{typed}-amount": "many"}
+        sent |= {f"field-{typed}-note": "In cash", f"choice-{plain}": "FastAPI"}
+        page = (await client.post(f"{at}/completion", data=sent)).text
+        assert 'value="FastAPI" checked>' in page
+        assert ('value="many"' in page, 'value="In cash"' in page) == (True, True)
+        assert f'name="as-it-stands-{typed}" value="yes" required>' in page
+        sent |= {f"choice-{plain}": ["Express", "FastAPI"], f"as-it-stands-{typed}": "yes"}
+        both = (await client.post(f"{at}/completion", data=sent)).text
+        assert both.count('<p class="error">') == 2
+        assert f'name="as-it-stands-{typed}" value="yes" checked required>' in both
+
+
+def ask_key() -> str:
+    """Ask for a key."""
+    return f"{len(ask_secret('Your key?'))} characters"
+
+
+def ask_for_key() -> Team:
+    return pausing(PausableAgent("solo", ScriptedModelClient([Call("ask_key"), "Done."]), tools=[ask_key]))
+
+
+async def test_completion_with_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    async with serving(ask_for_key) as site, await site.caller() as client:
+        at, (key,) = await cut_off_asking(client, site)
+        words = "A secret is among the answers"
+        assert words in (await client.get(at)).text
+        refused = await client.post(f"{at}/completion", data={"question": key, f"own-{key}": "sk-1"})
+        assert (refused.status_code, words in refused.text, "sk-1" in refused.text) == (400, True, False)
 
 
 def serve() -> Any:

@@ -212,9 +212,23 @@ async def test_refused_fields_among_many_keep_what_was_entered() -> None:
         refused = await alice.post("/answers?several=1", data={**sent, f"field-{at}-nights": "many"})
         assert (refused.status_code, 'value="many"' in refused.text) == (422, True)
         assert "Input should be a valid integer, unable to parse string as an integer</p>" in refused.text
+        assert f'name="as-it-stands-{at}" value="yes">' in refused.text
         as_it_stands = await alice.post("/answers?several=1", data={**sent, f"as-it-stands-{at}": "yes"})
         assert (as_it_stands.status_code, "start: Field required" in as_it_stands.text) == (422, True)
+        assert f'name="as-it-stands-{at}" value="yes" checked>' in as_it_stands.text
         assert (await alice.post("/answers?several=1", data=sent)).headers["Location"] == "/?several=1&answered=0"
+
+
+async def test_untouched_fields_of_missing_runs_are_left_out() -> None:
+    async with serving(make_team) as site, await site.browser("alice") as alice, await site.caller("alice") as api:
+        run = await start(api)
+        sent = read_form(await read(alice, "/?several=1"))
+        for at in (f"gone/{run['questions'][0]['id']}", f"{run['run_id']}/gone"):
+            fields = {**sent, "question": at, "typed": at}
+            untouched = await alice.post("/answers?several=1", data=fields)
+            assert untouched.headers["Location"] == "/?several=1&answered=0"
+            ticked = await alice.post("/answers?several=1", data={**fields, f"as-it-stands-{at}": "yes"})
+            assert (ticked.status_code, "1 answer did not hold" in ticked.text) == (422, True)
 
 
 def ask_to_send() -> str:

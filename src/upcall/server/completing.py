@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from starlette.datastructures import FormData
@@ -16,8 +17,13 @@ from upcall.questions.matching import AnswerValue, parse_answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord
 from upcall.runs.run import Run
-from upcall.server.many_answers import RefusedAnswer, read_answers
+from upcall.server.many_answers import Filled, read_answers
 from upcall.server.service import Caller, Service
+
+SECRET_AMONG = (
+    "A secret is among the answers, which this page would show. Whoever runs this service completes it, at the command "
+    "line."
+)
 
 
 class ChangedAnswer(NamedTuple):
@@ -28,18 +34,34 @@ class ChangedAnswer(NamedTuple):
     answer: str
 
 
-class GivenAgain(NamedTuple):
-    """What was given for an overruling once more: the answers as texts by question, those that do not hold, and what is
-    wrong with the whole."""
+@dataclass(frozen=True)
+class GivenAgain:
+    """What was given for an overruling once more, by question.
 
-    texts: Mapping[str, str]
-    refused: Sequence[RefusedAnswer] = ()
-    wrong: UpcallError | None = None
+    Attributes:
+        filled: all that was filled in.
+        texts: the answers that hold.
+        errors: why the others do not, and which are lacking.
+    """
+
+    filled: Mapping[str, Filled] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, UpcallError] = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> UpcallError | None:
+        """The first of the errors, if any."""
+        return next(iter(self.errors.values()), None)
 
 
 def list_replaced(run: Run) -> Sequence[QuestionRecord]:
     """List the questions whose other answers are about to lead to a branch in the place of a run."""
     return [run.records[each] for each in run.replacing if each in run.records]
+
+
+def has_secret(run: Run) -> bool:
+    """Return whether a secret is among these answers."""
+    return any(each.question.secret for each in list_replaced(run))
 
 
 async def is_cut_off(service: Service, run: Run) -> bool:
@@ -51,21 +73,21 @@ async def is_cut_off(service: Service, run: Run) -> bool:
 
 async def read_again(app: Upcall, caller: Caller, run: Run, form: FormData) -> GivenAgain:
     """Read the answers to all questions that are being answered differently."""
-    texts, refused = dict[str, str](), list[RefusedAnswer]()
-    for filled in await read_answers(app, caller.user, form):
-        record = run.records.get(filled.question_id)
-        if record is None or record.id not in run.replacing or filled.run_id != run.id:
+    read = await read_answers(app, caller.user, form)
+    filled = {each.question_id: each for each in read if each.run_id == run.id}
+    texts, errors = dict[str, str](), dict[str, UpcallError]()
+    for record in list_replaced(run):
+        given = filled.get(record.id)
+        if given is None:
+            errors[record.id] = AnswerRefused(f"No answer was given to question {record.id}; give one.")
             continue
         try:
-            parse_answer(record.question, filled.value)
+            parse_answer(record.question, given.value)
         except AnswerError as error:
-            refused.append(RefusedAnswer(filled, error))
+            errors[record.id] = error
         else:
-            texts[record.id] = write_value(filled.value) or ""
-    lacking = [each for each in run.replacing if each not in {*texts, *(each.filled.question_id for each in refused)}]
-    if lacking:
-        return GivenAgain(texts, refused, AnswerRefused(f"No answer was given to question {lacking[0]}; give one."))
-    return GivenAgain(texts, refused, refused[0].error if refused else None)
+            texts[record.id] = write_value(given.value) or ""
+    return GivenAgain(filled, texts, errors)
 
 
 def list_changed(run: Run, answers: Mapping[str, str]) -> Sequence[ChangedAnswer]:

@@ -10,9 +10,10 @@ from typing import Any
 from starlette.datastructures import FormData
 
 from upcall.app import Upcall
-from upcall.errors import FieldsRefused, UpcallError
+from upcall.errors import StoreUnavailable, UpcallError
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
+from upcall.runs.run import Run
 from upcall.server.service import Caller, Service
 from upcall.server.typed_fields import is_changed, read_fields
 
@@ -30,7 +31,8 @@ class Filled:
         value: the answer that it makes.
         choices: what is ticked.
         own: what is written.
-        fields: what stands in the fields of an answer that has several, by their names.
+        given: what stands in the fields of an answer that has several, by their names.
+        as_it_stands: whether the tick is set that sends these as they stand.
     """
 
     run_id: str
@@ -38,7 +40,8 @@ class Filled:
     value: AnswerValue
     choices: Sequence[str] = ()
     own: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    as_it_stands: bool = False
 
     @property
     def key(self) -> str:
@@ -53,25 +56,28 @@ class RefusedAnswer:
     filled: Filled
     error: UpcallError
 
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """What stands in the fields of an answer that has several."""
-        return self.filled.fields
-
-    @property
-    def problems(self) -> Mapping[str, str]:
-        """What is wrong with these, by their names."""
-        return self.error.problems if isinstance(self.error, FieldsRefused) else {}
-
 
 async def read_answers(app: Upcall, user: str | None, form: FormData) -> Sequence[Filled]:
     """Read a form with fields for each question, named by run and question. Those left empty are no answers, nor are
     those of several fields that were left as they stood, unless a tick says so."""
-    read, typed = list[Filled](), {*map(str, form.getlist("typed"))}
+    typed = {*map(str, form.getlist("typed"))}
+    runs = {each: await _find_run(app, user, each) for each in sorted({key.partition("/")[0] for key in typed})}
+    read = list[Filled]()
     for key in dict.fromkeys(map(str, form.getlist("question"))):
-        filled = await _read_typed(app, user, form, key) if key in typed else _read_plain(form, key)
+        run = runs.get(key.partition("/")[0])
+        filled = _read_typed(run, form, key) if key in typed else _read_plain(form, key)
         read += [] if filled is None else [filled]
     return read
+
+
+async def _find_run(app: Upcall, user: str | None, run_id: str) -> Run | None:
+    """Return a run as somebody sees it; None if they cannot, or it cannot be read."""
+    try:
+        return await app.get(run_id, user=user)
+    except StoreUnavailable:
+        raise
+    except UpcallError:
+        return None
 
 
 def _read_plain(form: FormData, key: str) -> Filled | None:
@@ -82,18 +88,16 @@ def _read_plain(form: FormData, key: str) -> Filled | None:
     return filled if choices or own.strip() else None
 
 
-async def _read_typed(app: Upcall, user: str | None, form: FormData, key: str) -> Filled | None:
+def _read_typed(run: Run | None, form: FormData, key: str) -> Filled | None:
     run_id, _, question_id = key.partition("/")
-    try:
-        question = (await app.get(run_id, user=user)).asked.get(question_id)
-    except UpcallError:
-        question = None
-    if question is None or (answer := question.answer_form) is None:
-        return Filled(run_id, question_id, {})  # Why it cannot be answered says who answers it.
-    fields = read_fields(form, answer, f"field-{key}-")
-    if not (is_changed(answer, fields) or form.get(f"as-it-stands-{key}")):
+    as_it_stands = bool(form.get(f"as-it-stands-{key}"))
+    question = None if run is None else run.asked.get(question_id)
+    if question is None or (answer := question.answer_form) is None:  # Why it cannot be answered says who answers it.
+        return Filled(run_id, question_id, {}, as_it_stands=True) if as_it_stands else None
+    given = read_fields(form, answer, f"field-{key}-")
+    if not (as_it_stands or is_changed(answer, given)):
         return None
-    return Filled(run_id, question_id, answer.take(fields), fields=fields)
+    return Filled(run_id, question_id, answer.take(given), given=given, as_it_stands=as_it_stands)
 
 
 async def answer_each(service: Service, caller: Caller, given: Sequence[Filled]) -> Sequence[RefusedAnswer]:

@@ -34,7 +34,7 @@ from upcall.server.added import find_pages, list_added, send_page
 from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
-from upcall.server.completing import list_changed, read_again, write_value
+from upcall.server.completing import SECRET_AMONG, GivenAgain, has_secret, list_changed, read_again, write_value
 from upcall.server.inbox import InboxFilter, find_questions
 from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_answers
 from upcall.server.problems import Problem, describe, respond
@@ -117,10 +117,10 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         question: str = "",
         before: int | None = None,
         unsent: UnsentMessage | None = None,
-        refused: Sequence[RefusedAnswer] = (),
+        again: GivenAgain | None = None,
     ) -> HTMLResponse:
         view = await run_view(service, caller, run_id, before)
-        view["refusals"] = {each.filled.question_id: each for each in refused}
+        view["again"] = again or GivenAgain()
         shown = render("run.html", frame(caller), **view, wrong=wrong, wrong_at=question, unsent=unsent)
         status = 200 if unsent is None else describe(unsent.error).status
         return HTMLResponse(shown, 422 if wrong else status)
@@ -256,7 +256,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         try:
             reply = _read_review(form, run if find_review(run) == question else None)
             await service.answer(caller, run_id, {question: reply})
-        except AnswerError as error:
+        except (AnswerError, RunBeingReplaced) as error:
             return await show_run(run_id, caller, error, question)
         return RedirectResponse(f"/runs/{run_id}", 303)
 
@@ -326,9 +326,11 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             raise NotAllowed(f"Run {run.id} is somebody else's: they complete it.")
         if not run.replacing:
             return RedirectResponse(f"/runs/{run.id}", 303)
+        if has_secret(run):
+            raise CallerError(SECRET_AMONG)
         given = await read_again(app, caller, run, await request.form())
         if given.wrong is not None:
-            return await show_run(run.id, caller, given.wrong, refused=given.refused)
+            return await show_run(run.id, caller, given.wrong, again=given)
         return await show_fork(caller, run.id, given.texts)
 
     @router.post("/runs/{run_id}/name")

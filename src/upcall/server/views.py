@@ -28,10 +28,10 @@ from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.agent_rows import list_rows
 from upcall.server.callers import csrf_of
 from upcall.server.code_html import diff_rows, message_html
-from upcall.server.completing import is_cut_off, list_replaced
+from upcall.server.completing import SECRET_AMONG, has_secret, is_cut_off, list_replaced
 from upcall.server.conversation import SUMMARY_CHARS, ConversationPart, ConversationTree
 from upcall.server.events import read_position
-from upcall.server.many_answers import RefusedAnswer
+from upcall.server.many_answers import Filled
 from upcall.server.page_words import name_page_actions
 from upcall.server.run_names import name_task, read_names
 from upcall.server.server_folders import hide_folders
@@ -121,6 +121,7 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
         "mine": mine,
         "is_cut_off": await is_cut_off(service, run),
         "replaced": list_replaced(run),
+        "secret_among": SECRET_AMONG if has_secret(run) else "",
         "others": [each for each in run.questions if each not in mine] if not run.is_final else [],
         "answered": [pair for pair in run.clarification_history if pair[0].id not in shown],
         "parts": _without_result(conversation.window(first, end), run),
@@ -239,16 +240,16 @@ def name_topic(question: Question) -> str:
     return _brief((question.header or "") if "\n" in question.question else question.question) or "Question"
 
 
-def _list_filled(field: FormField, wrong: object) -> list[str]:
+def _list_filled(field: FormField, given: object) -> list[str]:
     """List what stands in a field: what was filled in and refused, else what does at first."""
-    value = find_given(wrong.given, field.name) if isinstance(wrong, FieldsRefused | RefusedAnswer) else field.begun
+    value = find_given(given.given, field.name) if isinstance(given, FieldsRefused | Filled) else field.begun
     if field.choices:
         return field.list_labels(value)
     return [field.show(value)]
 
 
 def _find_problem(field: FormField, wrong: object) -> str | None:
-    return wrong.problems.get(field.name) if isinstance(wrong, FieldsRefused | RefusedAnswer) else None
+    return wrong.problems.get(field.name) if isinstance(wrong, FieldsRefused) else None
 
 
 def _hint(text: object) -> str:
