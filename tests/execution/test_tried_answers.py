@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from forked import run_python
 from scenario import CLEAR, TASK, script
 from tried_shop import RUN, Shop
 
-from upcall import Run, RunStatus, Settings, Upcall, ask
+from upcall import Run, RunStatus, Settings, Upcall, ask, effect_free
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.errors import CallerError, UnknownRun
 from upcall.runs.worth import RunWorth
@@ -54,12 +56,12 @@ async def test_trial_verdicts_agree_with_the_truth(tmp_path: Path, first: str) -
 
 
 async def test_trial_makes_no_call_with_an_effect(tmp_path: Path) -> None:
-    shop, worth = await measured(tmp_path, "call", "left", "call")
-    assert shop.deployed == ["production", "Express", "staging", "Rome"]
+    shop, worth = await measured(tmp_path, "call", "call", "left")
+    assert shop.deployed == ["production", "Express", "Red", "staging"]
     assert [each.reason for each in worth.questions] == [
         "lead makes another call of deploy",
-        "lead makes fewer calls of deploy",
         "lead makes another call of deploy",
+        "lead makes fewer calls of deploy",
     ]
 
 
@@ -235,6 +237,218 @@ async def test_trial_needs_a_completed_run_of_ones_own(tmp_path: Path) -> None:
         await shop.app.worth.read(run.id, user="alice")
     with pytest.raises(UnknownRun):
         await shop.app.worth.measure(run.id, user="bob")
+
+
+# -- what could be taken for the same, and is not ----------------------------------------------------------------------
+
+FIRST = {"question": "Which first?", "options": ["A", "B"]}
+HOST = {"question": "Which host?", "options": ["X", "Y"]}
+
+
+def app_of(reply: Callable[[list[str]], Any], *, made: list[str] | None = None, **settings: Any) -> Upcall:
+    """Return the app of an agent that says what `reply` makes of the results of its calls. Its `act` goes to `made`."""
+
+    def act(what: str) -> str:
+        """Do something."""
+        made.append(what) if made is not None else None
+        return "done"
+
+    def team() -> Team:
+        client = ScriptedModelClient(lambda request: reply([*request.tool_results.values()]))
+        return RoundRobinGroupChat([PausableAgent("lead", client, tools=[act])], max_turns=1)
+
+    return Upcall(team=team, store="runs.db", settings=Settings.read(None, **settings))
+
+
+def asks_both(results: list[str]) -> Any:
+    """Ask both questions one after another, and show the second answer."""
+    match len(results):
+        case 0:
+            return Call("ask_user", FIRST)
+        case 1:
+            return Call("ask_user", HOST)
+    return f"Done on {results[1]}"
+
+
+async def answered(app: Upcall, *answers: str | list[str], user: str | None = None) -> Run:
+    run = await app.start("Do it", user=user)
+    for each in answers:
+        run = await app.answer(run.id, each, user=user)
+    assert run.status is RunStatus.COMPLETED, run
+    return run
+
+
+async def test_trial_without_the_call_of_a_helper() -> None:
+    def deploy(to: str) -> str:
+        """Deploy it."""
+        return "ok"
+
+    @effect_free
+    def look(what: str) -> str:
+        """Look."""
+        return "fine"
+
+    def say(request: Request) -> Any:
+        results = [*request.tool_results.values()]
+        if not results:
+            return Call("ask_user", FIRST)
+        if len(results) == 1:
+            return Call("helper", {"task": "deploy"}) if results[0] == "A" else Call("look", {"what": "x"})
+        return "Done."
+
+    def help_out(request: Request) -> Any:
+        return "helped" if request.tool_results else Call("deploy", {"to": "production"})
+
+    def team() -> Team:
+        helper = PausableAgent("helper", ScriptedModelClient(help_out), tools=[deploy], description="h")
+        lead = PausableAgent("lead", ScriptedModelClient(say), tools=[look], agents=[helper])
+        return RoundRobinGroupChat([lead], max_turns=1)
+
+    worth = await worth_of(Upcall(team=team, store="runs.db"), "A")
+    assert (verdicts(worth), worth.questions[0].reason) == (["changed"], "helper makes fewer calls of deploy")
+
+
+async def test_trial_of_the_same_calls_in_another_order() -> None:
+    def reply(results: list[str]) -> Any:
+        if not results:
+            return Call("ask_user", FIRST)
+        order = ["1", "2"] if results[0] == "A" else ["2", "1"]
+        return Call("act", {"what": order[len(results) - 1]}) if len(results) < 3 else "Done."
+
+    made = list[str]()
+    worth = await worth_of(app_of(reply, made=made), "A")
+    assert (verdicts(worth), made) == (["changed"], ["1", "2"])
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+async def test_trial_only_where_a_question_was_asked(*, replaces: bool) -> None:
+    app = app_of(asks_both)
+    run = await answered(app, "A", "X")
+    fork = await app.fork(run.id, run.clarification_history[1][0].id, "Y", replace=replaces)
+    worth = await app.worth.measure(fork.id)
+    reason = f"it was asked in run {run.id}, which this was forked from: try it there"
+    assert [each.reason for each in worth.questions] == [reason] * 2
+    assert not [each for each in await app.list() if each.config.trial]
+
+
+async def test_trial_of_a_question_that_a_fork_asked_itself() -> None:
+    def reply(results: list[str]) -> Any:
+        if results == ["B"]:
+            return Call("ask_user", HOST)
+        return "Done." if results else Call("ask_user", FIRST)
+
+    app = app_of(reply)
+    run = await answered(app, "A")
+    fork = await app.fork(run.id, run.clarification_history[0][0].id, "B")
+    fork = await app.answer(fork.id, "X")
+    assert verdicts(await app.worth.measure(fork.id)) == [None, "same"]
+
+
+async def test_trial_that_asks_somebody_else() -> None:
+    app = app_of(asks_both, questions={"assign": [{"words": "host", "to": "bob"}]})
+    run = await app.start("Do it", user="alice")
+    run = await app.answer(run.id, "A", user="alice")
+    run = await app.answer(run.id, "X", user="bob")
+    worth = await app.worth.measure(run.id, user="alice")
+    assert worth.questions[0].reason == "it asks what is bob's to answer"
+    assert not [each for each in await app.list() if each.waiting]
+
+
+async def test_trial_that_fails_to_be_answered_is_ended() -> None:
+    app = app_of(asks_both)
+    run = await answered(app, "A", "X")
+
+    async def fail(*_: Any, **__: Any) -> Run:
+        raise OSError("the disk is full")
+
+    trials = replace(app.worth, door=replace(app.worth.door, answer=fail))
+    with pytest.raises(OSError, match="full"):
+        await trials.measure(run.id)
+    assert [each.status for each in await app.list() if each.config.trial] == [RunStatus.CANCELLED]
+
+
+async def cut_off_at_a_question(app: Upcall, run: Run) -> Run:
+    """Return the trial of a run, cut off before it has an answer."""
+
+    async def die(*_: Any, **__: Any) -> Run:
+        raise asyncio.CancelledError
+
+    trials = replace(app.worth, door=replace(app.worth.door, answer=die))
+    with pytest.raises(asyncio.CancelledError):
+        await trials.measure(run.id)
+    (trial,) = [each for each in await app.list() if each.waiting]
+    return trial
+
+
+async def test_trial_is_not_in_the_inbox() -> None:
+    app = app_of(asks_both)
+    await cut_off_at_a_question(app, await answered(app, "A", "X"))
+    assert not await app.inbox()
+
+
+async def test_trial_that_somebody_answered_otherwise() -> None:
+    app = app_of(asks_both)
+    run = await answered(app, "A", "X")
+    trial = await cut_off_at_a_question(app, run)
+    await app.answer(trial.id, "Y")
+    worth = await app.worth.measure(run.id)
+    assert worth.questions[0].reason == "somebody answered it otherwise than its run"
+    assert verdicts(worth) == ["unknown", "changed"]
+
+
+async def test_trial_of_an_earlier_attempt_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(results: list[str]) -> Any:
+        if results == ["B"]:
+            return Call("ask_user", {"question": "Which other?"})
+        return "Done." if results else Call("ask_user", FIRST)
+
+    app = app_of(reply)
+    run = await answered(app, "A")
+
+    async def die(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("upcall.execution.trials.Trials._clear", die)
+        with pytest.raises(asyncio.CancelledError):
+            await app.worth.measure(run.id)
+    assert [each.status for each in await app.list() if each.waiting]
+    await app.worth.measure(run.id)
+    assert not [each for each in await app.list() if each.waiting]
+
+
+async def test_trial_begun_by_another_process_meanwhile() -> None:
+    app = app_of(asks_both)
+    run = await answered(app, "A", "X")
+
+    async def fork_twice(*given: Any, **named: Any) -> Run:
+        await app.worth.door.fork(*given, **named)
+        return await app.worth.door.fork(*given, **named)
+
+    trials = replace(app.worth, door=replace(app.worth.door, fork=fork_twice))
+    assert verdicts(await trials.measure(run.id)) == ["same", "changed"]
+
+
+async def test_trial_of_several_choices_is_unknown() -> None:
+    app = app_of(lambda results: "Done." if results else Call("ask_user", {**FIRST, "multi_select": True}))
+    run = await answered(app, ["A", "B"])
+    worth = await app.worth.measure(run.id)
+    assert (verdicts(worth), worth.questions[0].reason) == ([None], "its answer has several choices")
+
+
+async def test_trial_repeats_answers_in_their_order() -> None:
+    def reply(results: list[str]) -> Any:
+        if not results:
+            return Call("ask_user", FIRST)
+        if len(results) < 4 and results[-1] != "stop":
+            return Call("ask_user", {"question": "Continue?", "options": ["more", "stop"]})
+        return f"Done after {len(results)}"
+
+    app = app_of(reply)
+    run = await answered(app, "A", "more", "stop")
+    worth = await app.worth.measure(run.id)
+    assert verdicts(worth)[0] == "same"
+    assert [(await app.get(each)).result for each in worth.questions[0].trials] == ["Done after 3"]
 
 
 # -- what it counts ---------------------------------------------------------------------------------------------------

@@ -331,14 +331,14 @@ class Journal:
             elif record.outcome is not None:
                 self.earlier.skip(key)
                 self._forget_below((*current_path(), (agent, call_id)))
-                self._tried.take(record)
+                await self._tried.take_known(key, record, self._buffer.write)
                 return record.outcome
         if text is None and not has_departed:
             earlier = self.earlier.take("tool", [current_path(), agent, call_id, tool, given, *answers])
             if earlier is not None and (outcome := (known := _read(ToolRecord, earlier)).outcome):
                 known = known.model_copy(update={"place": self._place, "own": None})
                 self._buffer.write_later({key: known.model_dump_json(exclude_none=True)})
-                self._tried.take(known)
+                await self._tried.take_known(key, known, self._buffer.write)
                 return outcome
         above = current_path()
         intent = _intend((*above, (agent, call_id)), tool, given, self._place, idempotent=idempotent).model_copy(

@@ -105,16 +105,13 @@ async def list_calls_left(store: RunStore, trial: Run) -> list[ToolRecord]:
     since = own[0].reached.name_epoch(trial.id)
     work = list_work(above.run.id, await load_timeline(store, above.run, bare=True), above.records)
     begin = next((number for number, each in enumerate(work) if each.epoch == since), len(work))
-    made = _list_finished(list_work(trial.id, own, {}))
-    inside = {(each.path, each.calls) for each in made}
-    count = Counter(each.content for each in made)
-    left = list[ToolRecord]()
+    count = Counter(each.content for each in _list_finished(list_work(trial.id, own, {})))
+    made, left = list[ToolRecord](), list[ToolRecord]()
     for record in _list_finished(work[begin:]):
-        if count[record.content] > 0:
-            count[record.content] -= 1
-        elif not any((record.path[:end], record.calls[:end]) in inside for end in range(1, len(record.path))):
-            left.append(record)
-    return left
+        is_made = count[record.content] > 0
+        count[record.content] -= is_made
+        (made if is_made else left).append(record)
+    return [each for each in left if not any(map(each.is_inside, made))]
 
 
 def _list_finished(work: Sequence[EarlierWork]) -> list[ToolRecord]:

@@ -29,7 +29,7 @@ from upcall.execution.earlier_work import list_calls_left
 from upcall.execution.forks import locate_fork, plan_fork, show_call
 from upcall.policy.duplicates import repeat_answer
 from upcall.policy.same_question import is_same_question
-from upcall.questions.answer import Answer
+from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.question import Question
 from upcall.runs.config import TrialKind
 from upcall.runs.events import QuestionTried
@@ -44,6 +44,7 @@ from upcall.runs.worth import (
     is_by_human,
     is_same_text,
     list_others,
+    why_unrepeated,
     why_untried,
 )
 from upcall.storage.asked_topics import record_trial
@@ -111,6 +112,7 @@ async def _read_question(
 
 
 async def _find_cost(access: RunAccess, run: Run, question: Question, times: int) -> TrialCost:
+    await _refuse_shared(access.store, run, question)
     of, point = await locate_fork(access, run.id, question.id)
     await access.require_answerable(of.run, question)
     if point.dependent is None:
@@ -122,6 +124,26 @@ async def _find_cost(access: RunAccess, run: Run, question: Question, times: int
         tokens=times * plan.tokens_again,
         held_back=tuple(map(show_call, held)),
     )
+
+
+async def _refuse_shared(store: RunStore, run: Run, question: Question) -> None:
+    """Refuse a question that a fork has from the run above it: what depends on it was done in both, and it would count
+    in both.
+
+    Raises:
+        CallerError: it is one, or the run above is gone, so that nobody knows.
+    """
+    asked_in = run
+    while asked_in.forked_from is not None:
+        try:
+            above = (await store.load_head(asked_in.forked_from)).run
+        except UnknownRun:
+            raise CallerError(f"run {asked_in.forked_from}, which this was forked from, is gone") from None
+        if question.id not in above.asked:
+            break
+        asked_in = above
+    if asked_in is not run:
+        raise CallerError(f"it was asked in run {asked_in.id}, which this was forked from: try it there")
 
 
 def _merge(worth: QuestionWorth, tried: QuestionTried) -> QuestionWorth:
@@ -166,6 +188,8 @@ class Trials:
         done = []
         for each in worth.questions:
             if each.is_to_try:
+                for earlier in tried.get(each.question.id, ()):  # Whoever tried was cut off before the end of these.
+                    await self._clear(earlier.trials)
                 each = await self._try_all(run, each, attempt=len(tried.get(each.question.id, ())))
             elif each.verdict is TrialVerdict.SAME and not each.counted and self.counts:
                 each = _merge(each, await record_trial(self.access.store.database, run, _event(each), counts=True))
@@ -177,35 +201,44 @@ class Trials:
     async def _try_all(self, run: Run, worth: QuestionWorth, attempt: int) -> QuestionWorth:
         """Try one answer after another until one changes the result; then the same answer again, with replies that are
         asked for anew: what differs there too is no matter of the answer."""
-        found, trials, question = list[_Judgement](), list[str](), worth.question
+        trials = list[str]()
+        try:
+            verdict, reason = await self._judge(run, worth, attempt, trials)
+        except Exception:
+            await self._clear(trials)
+            raise
+        calls = sum([await _count_own_replies(self.access.store, each) for each in trials])
+        new = replace(worth, verdict=verdict, reason=reason, trials=tuple(trials), model_calls=calls)
+        database = self.access.store.database
+        return _merge(new, await record_trial(database, run, _event(new, self.access.user), counts=self.counts))
+
+    async def _judge(self, run: Run, worth: QuestionWorth, attempt: int, trials: list[str]) -> _Judgement:
+        """Try the answers, and add the names of the trials to `trials` before they begin."""
+        found, question = list[_Judgement](), worth.question
         for other in worth.others:
             trials.append(_name_trial(run, question, other, attempt))
             found.append(await self._try(run, question, other, trials[-1], "other"))
             if found[-1].verdict is TrialVerdict.CHANGED:
                 break
         order = [TrialVerdict.CHANGED, TrialVerdict.UNKNOWN, TrialVerdict.SAME]
-        verdict, reason = min(found, key=lambda each: order.index(each.verdict))
-        if verdict is TrialVerdict.CHANGED:
+        judged = min(found, key=lambda each: order.index(each.verdict))
+        if judged.verdict is TrialVerdict.CHANGED:
             trials.append(_name_trial(run, question, None, attempt))
             again = await self._try(run, question, worth.answer, trials[-1], "same")
             if again.verdict is not TrialVerdict.SAME:
-                verdict, reason = TrialVerdict.UNKNOWN, f"with the same answer again, {again.reason}"
-        calls = sum([await _count_own_replies(self.access.store, each) for each in trials])
-        new = replace(worth, verdict=verdict, reason=reason, trials=tuple(trials), model_calls=calls)
-        database = self.access.store.database
-        return _merge(new, await record_trial(database, run, _event(new, self.access.user), counts=self.counts))
+                return _Judgement(TrialVerdict.UNKNOWN, f"with the same answer again, {again.reason}")
+        return judged
 
     async def _try(
         self, run: Run, question: Question, answer: str | Answer, trial_id: str, kind: TrialKind
     ) -> _Judgement:
-        store, user = self.access.store, self.access.user
-        try:
-            await store.load_head(trial_id)
-        except UnknownRun:
+        store, user, rights = self.access.store, self.access.user, self.access.rights
+        if not await self._is_begun(trial_id):
             try:
                 await self.door.fork(run.id, question.id, answer, kind, user=user, new_id=trial_id)
             except CallerError as error:
-                return _Judgement(TrialVerdict.UNKNOWN, str(error))
+                if not await self._is_begun(trial_id):  # Else another process has begun it meanwhile.
+                    return _Judgement(TrialVerdict.UNKNOWN, str(error))
             except AnswerError as error:  # Its text may have the answer's words.
                 return _Judgement(TrialVerdict.UNKNOWN, f"it does not take this answer: {type(error).__name__}")
         for _ in range(MAX_PAUSES):
@@ -213,17 +246,28 @@ class Trials:
             trial = stored.run
             if (refused := _find_refused(stored.records)) is not None:
                 return refused
+            if _has_other_answer(run, trial, question):
+                return _Judgement(TrialVerdict.UNKNOWN, "somebody answered it otherwise than its run")
             if trial.status is RunStatus.COMPLETED:
                 return await self._compare(run, trial)
             if trial.status is RunStatus.FAILED or trial.is_final:
-                return _Judgement(TrialVerdict.UNKNOWN, f"the trial is {trial.status}")
+                return _Judgement(TrialVerdict.UNKNOWN, f"the trial is {trial.status} (see `upcall show {trial.id}`)")
             if not trial.waiting:
                 await self.door.resume(trial_id, user=user)
+            elif theirs := [each for each in trial.questions if not rights.may_answer(trial, each)]:
+                return _Judgement(TrialVerdict.UNKNOWN, f"it asks what is {theirs[0].assignee}'s to answer")
             elif again := _repeat_answers(run, trial):
                 await self.door.answer(trial_id, again, user=user)
             else:
                 return _Judgement(TrialVerdict.UNKNOWN, "it asks something else, which nobody has answered")
         return _Judgement(TrialVerdict.UNKNOWN, "it asks again and again")
+
+    async def _is_begun(self, trial_id: str) -> bool:
+        try:
+            await self.access.store.load_head(trial_id)
+        except UnknownRun:
+            return False
+        return True
 
     async def _compare(self, run: Run, trial: Run) -> _Judgement:
         if left := [each for each in await list_calls_left(self.access.store, trial) if not each.effect_free]:
@@ -233,14 +277,17 @@ class Trials:
         return _Judgement(TrialVerdict.SAME, "the result is the same")
 
     async def _clear(self, trials: Sequence[str]) -> None:
-        """End the trials that were not brought to their end, now that their verdict is stored."""
+        """End the trials that were not brought to their end and that nobody works on: their verdict is stored, or there
+        will be none."""
+        leases = self.access.store.leases
         for each in trials:
             try:
-                run = (await self.access.store.load_head(each)).run
+                stored = await self.access.store.load(each)
             except UnknownRun:
                 continue
-            if not run.is_final:
-                await self.door.cancel(each, user=self.access.user)
+            if stored.run.is_final or (stored.run.working and await leases.find_worker(stored) is not None):
+                continue
+            await self.door.cancel(each, user=self.access.user)
 
 
 def _name_trial(run: Run, question: Question, other: str | None, attempt: int) -> str:
@@ -275,19 +322,36 @@ def _find_refused(records: Mapping[str, str]) -> _Judgement | None:
 
 
 def _repeat_answers(run: Run, trial: Run) -> dict[str, Answer]:
-    """Return the human's answers to the open questions of a trial that its run asked too, the same agent the same."""
+    """Return the human's answers to the open questions of a trial that its run asked too, the same agent the same. What
+    it asks for the second time gets the second answer."""
     found: dict[str, Answer] = {}
+    before = [question for question, _ in trial.clarification_history]
     for question in trial.questions:
-        for asked, answer in run.clarification_history:
-            is_same = asked.path == question.path and (
-                asked.question == question.question or is_same_question(asked, question)
-            )
-            if is_same and is_by_human(answer) and why_untried(asked) == why_untried(question) == "":
-                again = repeat_answer(asked, answer, question)
-                if again is not None:
-                    found[question.id] = again
-                    break
+        known = [pair for pair in run.clarification_history if _asks_same(pair[0], question)]
+        number = sum(_asks_same(each, question) for each in before)
+        before.append(question)
+        if number < len(known) and is_by_human(known[number][1]) and not why_unrepeated(question):
+            again = repeat_answer(*known[number], question)
+            found |= {} if again is None else {question.id: again}
     return found
+
+
+def _has_other_answer(run: Run, trial: Run, tried: Question) -> bool:
+    """Return whether a human answered a question of a trial otherwise than the same one of its run."""
+    theirs = [pair for pair in trial.clarification_history if pair[1].by is AnsweredBy.HUMAN]
+    return any(
+        why_unrepeated(question)
+        or not any(
+            _asks_same(asked, question) and known.is_equivalent(answer) for asked, known in run.clarification_history
+        )
+        for question, answer in theirs
+        if question.id != tried.id and answer not in run.answers
+    )
+
+
+def _asks_same(asked: Question, question: Question) -> bool:
+    is_same = asked.question == question.question or is_same_question(asked, question)
+    return asked.path == question.path and is_same and not why_unrepeated(asked)
 
 
 async def _count_own_replies(store: RunStore, trial_id: str) -> int:

@@ -200,10 +200,11 @@ class Authorization:
 
     def inbox(self, page: RunPage) -> OpenQuestions:
         """Return the open questions of the runs that are the user's to answer, and those that have only an assumption,
-        oldest first."""
+        oldest first. Those of a trial are nobody's to answer: it repeats what its run was told."""
         entries = [
             InboxEntry.of(run, question, run.task if self.sees_whole(run) else "")
             for run in page
+            if run.config.trial is None
             for question in (*(self.answerable(run) if run.waiting or run.under_way else ()), *list_assumed(run))
             if self.may_answer(run, question)
         ]

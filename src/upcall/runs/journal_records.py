@@ -74,6 +74,11 @@ class ToolRecord(BaseModel, frozen=True, defer_build=True):
         """Who called what with which arguments, without the ids of the calls."""
         return self.path, self.tool, self.arguments
 
+    def is_inside(self, other: ToolRecord) -> bool:
+        """Return whether it was made by an agent that another call of the same run has brought to work."""
+        end = len(other.path)
+        return end < len(self.path) and (self.path[:end], self.calls[:end]) == (other.path, other.calls)
+
     @property
     def place_in_run(self) -> str:
         """The agents and the calls, as in the call's idempotency key."""

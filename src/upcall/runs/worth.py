@@ -138,8 +138,8 @@ class RunWorth:
 
 
 def list_others(question: Question, answer: Answer) -> tuple[str, ...]:
-    """List the other answers to a question that are known: its options, and its default. None to a consent, a secret
-    or an answer of several fields: see `why_untried`."""
+    """List the other answers to a question that are known: its options, and its default. None where none is tried: see
+    `why_untried`."""
     given = {each.casefold() for each in (answer.text, *answer.selected)}
     known = [*(option.label for option in question.options), *([question.default] if question.default else [])]
     others = {each.casefold(): each for each in reversed(known) if each.casefold() not in given}
@@ -148,6 +148,11 @@ def list_others(question: Question, answer: Answer) -> tuple[str, ...]:
 
 def why_untried(question: Question) -> str:
     """Return why no other answer to a question is ever tried; empty if one may be."""
+    return why_unrepeated(question) or ("its answer has several choices" if question.multi_select else "")
+
+
+def why_unrepeated(question: Question) -> str:
+    """Return why an answer to a question is not even repeated in a trial; empty if it may be."""
     if question.is_risk or question.approval or question.consent:
         return "it asks for consent, which is never given to try something"
     if question.secret:
