@@ -9,8 +9,9 @@ from autogen_agentchat.agents import AssistantAgent
 from upcall.agents.message_filter import FilteringAgent
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.stand_in import StandIn
+from upcall.agents.tool_loop.loop import ToolLoopAgent
 from upcall.agents.toolset import Toolset
-from upcall.autogen.internals import assistant_parts, parts_of, static_tools
+from upcall.autogen.internals import assistant_parts, list_helpers, parts_of, static_tools
 from upcall.autogen.recording import TeamWrapper
 
 
@@ -34,6 +35,11 @@ def list_tools(part: object) -> dict[str, object]:
     if toolset is not None:
         own, workbenches = {**toolset.tools}, toolset.workbenches
     return {**own, **{name: tool for each in workbenches for name, tool in static_tools(each).items()}}
+
+
+def list_own_helpers(part: object) -> Sequence[object]:
+    """Return what an agent or a team works with besides its models and its tools, with functions of its maker."""
+    return part.helpers if isinstance(part, ToolLoopAgent) else list_helpers(part)
 
 
 def list_parts(part: object) -> Iterator[object]:

@@ -203,6 +203,11 @@ class Toolset:
         found = [each.source_tools for each in self.workbenches if isinstance(each, FileWorkbench)]
         return frozenset().union(*found) - self.tools.keys()
 
+    def _is_local(self, name: str) -> bool:
+        """Return whether a tool only looks into files here."""
+        benches = [each for each in self.workbenches if isinstance(each, FileWorkbench)]
+        return name not in self.tools and any(name in each.local_tools for each in benches)
+
     def look_up(self, task: str) -> list[FunctionCall]:
         """Return the calls that search the agent's own sources for a task."""
         found = [call for each in self.workbenches if isinstance(each, FileWorkbench) for call in each.look_up(task)]
@@ -307,7 +312,7 @@ class Toolset:
             run,
             idempotent=is_idempotent(home, function, bench),
             reversible=has_undo,
-            effect_free=name in self.source_tools or is_effect_free(home, function, bench),
+            effect_free=self._is_local(name) or is_effect_free(home, function, bench),
             answers=answers,
         )
 

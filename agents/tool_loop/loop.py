@@ -150,6 +150,12 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
         """Everything it can call."""
         return self._parts.toolset
 
+    @property
+    def helpers(self) -> Sequence[object]:
+        """What it works with besides its model and its tools: its memories and its model context."""
+        context = self._parts.model_context
+        return [*self._parts.memory, *([] if context is None else [context])]
+
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
         await self.toolset.close()

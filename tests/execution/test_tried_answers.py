@@ -12,11 +12,20 @@ from typing import Any
 
 import pytest
 import tried_shop
-from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.agents import (
+    ApprovalRequest,
+    ApprovalResponse,
+    AssistantAgent,
+    BaseChatAgent,
+    CodeExecutorAgent,
+)
 from autogen_agentchat.base import Response, Team
+from autogen_agentchat.conditions import FunctionalTermination, MaxMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, TextMessage
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_core import CancellationToken
+from autogen_core.memory import ListMemory
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from forked import run_python
 from scenario import CLEAR, TASK, script
 from tried_shop import RUN, Shop
@@ -27,6 +36,8 @@ from upcall.errors import CallerError, UnknownRun
 from upcall.runs.worth import RunWorth
 from upcall.testing import Call, Request, ScriptedModelClient
 
+FIRST = {"question": "Which first?", "options": ["A", "B"]}
+HOST = {"question": "Which host?", "options": ["X", "Y"]}
 ROLES = ("result", "call", "left", "free", "nothing")
 
 
@@ -194,6 +205,84 @@ async def test_trial_is_refused_with_own_code_anywhere(where: str) -> None:
     )
 
 
+class OwnMemory(ListMemory):
+    """A memory that may write anywhere."""
+
+
+class OwnCondition(MaxMessageTermination):
+    """A condition that may do anything."""
+
+
+def choose(messages: Sequence[Any]) -> str:
+    """Choose the speaker."""
+    return "lead"
+
+
+def end(messages: Sequence[Any]) -> bool:
+    """Never end."""
+    return False
+
+
+def approve(request: ApprovalRequest) -> ApprovalResponse:
+    """Approve it."""
+    return ApprovalResponse(approved=True, reason="")
+
+
+def place_own_helper(where: str, lead: Callable[..., PausableAgent], client: ScriptedModelClient) -> Team:
+    """Make a team of stock agents that works with own code."""
+    match where:
+        case "OwnMemory":
+            return RoundRobinGroupChat([lead(memory=[OwnMemory()])], max_turns=1)
+        case "OwnCondition":
+            condition = OwnCondition(9) | MaxMessageTermination(9)
+            return RoundRobinGroupChat([lead()], termination_condition=condition, max_turns=1)
+        case "end":
+            return RoundRobinGroupChat([lead()], termination_condition=FunctionalTermination(end), max_turns=1)
+        case "choose":
+            other = AssistantAgent("other", client)
+            return SelectorGroupChat([lead(), other], client, selector_func=choose, max_turns=1)
+        case _:
+            executor = LocalCommandLineCodeExecutor(work_dir="work")
+            code = CodeExecutorAgent("code", executor, approval_func=approve)
+            return RoundRobinGroupChat([lead(), code], max_turns=1)
+
+
+@pytest.mark.parametrize("where", ["OwnMemory", "OwnCondition", "end", "choose", "approve"])
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+async def test_trial_is_refused_with_own_code_beside_agents(where: str) -> None:
+    client = ScriptedModelClient(lambda request: "Done." if request.tool_results else Call("ask_user", FIRST))
+    lead = partial(PausableAgent, "lead", client)
+    worth = await worth_of(Upcall(team=lambda: place_own_helper(where, lead, client), store="runs.db"), "A")
+    assert (verdicts(worth), worth.questions[0].reason) == (
+        ["unknown"],
+        f"what the code of {where} does outside of tools cannot be held back",
+    )
+
+
+async def test_trial_makes_a_limited_number_of_model_calls() -> None:
+    looks = list[str]()
+
+    @effect_free
+    def look(at: str) -> str:
+        """Look at something."""
+        looks.append(at)
+        return "fine"
+
+    def say(request: Request) -> Any:
+        results = [*request.tool_results.values()]
+        if results[:1] == ["B"] and len(results) < 40:
+            return Call("look", {"at": str(len(results))})
+        return "Done." if results else Call("ask_user", FIRST)
+
+    def team() -> Team:
+        agent = PausableAgent("lead", ScriptedModelClient(say), tools=[look], max_rounds=100)
+        return RoundRobinGroupChat([agent], max_turns=1)
+
+    worth = await worth_of(Upcall(team=team, store="runs.db"), "A")
+    assert (verdicts(worth), worth.questions[0].reason) == (["unknown"], "it takes more than 10 model calls")
+    assert len(looks) == worth.questions[0].model_calls == 10
+
+
 async def test_trial_stops_at_a_question_nobody_answered() -> None:
     def reply(request: Request) -> Any:
         results = [*request.tool_results.values()]
@@ -240,9 +329,6 @@ async def test_trial_needs_a_completed_run_of_ones_own(tmp_path: Path) -> None:
 
 
 # -- what could be taken for the same, and is not ----------------------------------------------------------------------
-
-FIRST = {"question": "Which first?", "options": ["A", "B"]}
-HOST = {"question": "Which host?", "options": ["X", "Y"]}
 
 
 def app_of(reply: Callable[[list[str]], Any], *, made: list[str] | None = None, **settings: Any) -> Upcall:

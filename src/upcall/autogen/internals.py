@@ -23,7 +23,8 @@ from autogen_agentchat.agents import (
     MessageFilterAgent,
     SocietyOfMindAgent,
 )
-from autogen_agentchat.base import Handoff, Team
+from autogen_agentchat.base import AndTerminationCondition, Handoff, OrTerminationCondition, Team
+from autogen_agentchat.conditions import FunctionalTermination
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
 from autogen_agentchat.teams import BaseGroupChat, MagenticOneGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
@@ -355,6 +356,31 @@ def parts_of(part: object) -> list[object]:
         tools = [tool for workbench in part._workbench for tool in static_tools(workbench).values()]
         return [each for each in (agent_of(tool) or team_of(tool) for tool in tools) if each is not None]
     return []
+
+
+def list_helpers(part: object) -> list[object]:
+    """Return what a stock agent or team works with besides models and tools: memories, model contexts, the conditions
+    at which a team ends, and functions that choose its speakers, approve code or format results (autogen-agentchat
+    0.7.5)."""
+    found: list[object] = []
+    if isinstance(part, AssistantAgent):
+        found = [*(part._memory or ()), part.model_context]
+    elif isinstance(part, CodeExecutorAgent):
+        found = [part.model_context, part._approval_func]
+    elif isinstance(part, SelectorGroupChat):
+        found = [part._model_context, part._selector_func, part._candidate_func]
+    if isinstance(part, BaseGroupChat):
+        found += _list_conditions(part._termination_condition)
+    return [each for each in found if each is not None]
+
+
+def _list_conditions(condition: object) -> list[object]:
+    """Return a condition with those that it joins, or with its function."""
+    if isinstance(condition, FunctionalTermination):
+        return [condition._func]
+    joined = isinstance(condition, AndTerminationCondition | OrTerminationCondition)
+    below: Sequence[object] = getattr(condition, "_conditions", ()) if joined else ()
+    return [condition, *(inner for each in below for inner in _list_conditions(each))]
 
 
 def model_client_of(part: object) -> ChatCompletionClient | None:

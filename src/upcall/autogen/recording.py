@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -354,6 +355,7 @@ async def _list_tools(workbenches: Sequence[Workbench]) -> tuple[list[ToolSchema
 def _approving(approve: ApprovalFunction) -> ApprovalFunction:
     """Let the function that approves code ask the user (`upcall.ask`)."""
 
+    @wraps(approve)
     async def ask(request: ApprovalRequest) -> ApprovalResponse:
         async def run() -> str:
             response = approve(request)

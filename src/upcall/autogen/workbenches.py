@@ -47,6 +47,11 @@ class FileWorkbench(StatelessWorkbench):
         """The names of its tools that search and read sources, including a source that is unavailable now."""
         return frozenset()
 
+    @property
+    def local_tools(self) -> frozenset[str]:
+        """The names of those among `source_tools` that only look into files here: nothing is sent anywhere."""
+        return frozenset()
+
     def look_up(self, task: str) -> Sequence[FunctionCall]:
         """Return the calls with which to begin a task that a model would do without looking anything up."""
         return ()

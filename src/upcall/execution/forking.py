@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from upcall.agents.parts import list_parts
+from upcall.agents.parts import list_own_helpers, list_parts
 from upcall.autogen.api import Team
 from upcall.autogen.journal import find_in_doubt
+from upcall.budget import UsageLimits
 from upcall.errors import (
     AnswerRefused,
     CallerError,
@@ -27,7 +28,15 @@ from upcall.errors import (
 )
 from upcall.execution.access import RunAccess
 from upcall.execution.driver import Driver, Stream
-from upcall.execution.forks import ForkPoint, copy_workspace, forget_replies, fork_run, locate_fork, sign_effects
+from upcall.execution.forks import (
+    ForkPoint,
+    copy_workspace,
+    forget_replies,
+    fork_run,
+    locate_fork,
+    plan_fork,
+    sign_effects,
+)
 from upcall.execution.prices import Prices
 from upcall.execution.replacing import Reversal, plan_reversal, reverse_effects
 from upcall.execution.sending import request_stop
@@ -36,6 +45,7 @@ from upcall.execution.workspaces import refuse_unusable, require_path, restore_w
 from upcall.policy.duplicates import repeat_answer
 from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswersInput, AnswerValue, match_answers, resolve_id
+from upcall.runs.budget import RunBudget
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import TrialKind
 from upcall.runs.events import RunBranched, RunForked
@@ -58,8 +68,11 @@ STOP_TIME_S = 60.0
 
 STOP_POLL_INTERVAL_S = 0.1
 
-TRIED_PACKAGES = ("upcall", "autogen_agentchat")
+TRIED_PACKAGES = ("upcall", "autogen_agentchat", "autogen_core")
 """The packages whose agents act through tools alone, whose calls the journal knows."""
+
+MIN_TRIAL_CALLS, MAX_TRIAL_SHARE = 10, 3
+"""How many model calls a trial may make: so many, or so many times those that its run made from there on."""
 
 MAX_CONFLICTS = 5
 """How often others may write a run, for example a reminder, while a branch is about to take its place."""
@@ -166,7 +179,8 @@ class Forker:
         begins = self.teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, given, wanted.new_id, begins)
         if wanted.trial is not None:
-            forked = forked.model_copy(update={"config": forked.config.as_trial(wanted.trial)})
+            bound = _bound_trial(run, point, forked.budget)
+            forked = forked.model_copy(update={"config": forked.config.as_trial(wanted.trial), "budget": bound})
             point = forget_replies(point) if wanted.trial == "same" else point
         Prices.require(self.settings, forked)
         reversal = await plan_reversal(self.driver.store, of, point) if wanted.replace else Reversal()
@@ -257,15 +271,27 @@ class Forker:
         return join_work(also)
 
 
+def _bound_trial(run: Run, point: ForkPoint, budget: RunBudget | None) -> RunBudget:
+    """Return the budget of a trial: that of its run, with a limit to its model calls, whatever another answer leads
+    to."""
+    calls = max(MIN_TRIAL_CALLS, MAX_TRIAL_SHARE * sum(plan_fork(run, point).model_calls_again.values()))
+    limits = budget.limits if budget is not None else UsageLimits()
+    limits = limits.override(UsageLimits(calls=min(calls, limits.calls or calls)))
+    return RunBudget.of(limits, budget.currency if budget is not None else "")
+
+
 def _refuse_own_code(team: Team) -> None:
     """Refuse to try an answer with agents whose own code may have effects that no journal knows.
 
     Raises:
-        CallerError: a team or an agent in it, at any depth, is neither of this library nor of AutoGen's AgentChat.
+        CallerError: a team or an agent in it, at any depth, or what one of these works with besides its model and its
+            tools, is neither of this library nor of AutoGen's packages, or is a function.
     """
-    for each in list_parts(team):
-        if type(each).__module__.partition(".")[0] not in TRIED_PACKAGES:
-            raise CallerError(f"what the code of {type(each).__name__} does outside of tools cannot be held back")
+    for part in list_parts(team):
+        for each in (part, *list_own_helpers(part)):
+            if type(each).__module__.partition(".")[0] not in TRIED_PACKAGES:
+                name = getattr(each, "__name__", type(each).__name__)
+                raise CallerError(f"what the code of {name} does outside of tools cannot be held back")
 
 
 def _match(wanted: ForkRequest, run: Run, point: ForkPoint, user: str | None) -> Mapping[str, Answer]:

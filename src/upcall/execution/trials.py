@@ -31,6 +31,7 @@ from upcall.policy.duplicates import repeat_answer
 from upcall.policy.same_question import is_same_question
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.question import Question
+from upcall.runs.budget import is_about_budget
 from upcall.runs.config import TrialKind
 from upcall.runs.events import QuestionTried
 from upcall.runs.journal_records import ReplyRecord, ToolRecord
@@ -254,6 +255,10 @@ class Trials:
                 return _Judgement(TrialVerdict.UNKNOWN, f"the trial is {trial.status} (see `upcall show {trial.id}`)")
             if not trial.waiting:
                 await self.door.resume(trial_id, user=user)
+            elif trial.budget is not None and any(map(is_about_budget, trial.questions)):
+                calls = trial.budget.list_reached().get("calls")
+                more = "the budget of its run" if calls is None else f"{calls:.0f} model calls"
+                return _Judgement(TrialVerdict.UNKNOWN, f"it takes more than {more}")
             elif theirs := [each for each in trial.questions if not rights.may_answer(trial, each)]:
                 return _Judgement(TrialVerdict.UNKNOWN, f"it asks what is {theirs[0].assignee}'s to answer")
             elif again := _repeat_answers(run, trial):

@@ -43,6 +43,11 @@ def _name_tools(source: Source) -> _ToolNames:
     )
 
 
+def _list_tools(sources: Sequence[Source]) -> frozenset[str]:
+    words = [_name_tools(source) for source in sources]
+    return frozenset(name for each in words for name in (each.search, each.read))
+
+
 class SourcesWorkbench(FileWorkbench):
     """Two tools for each source, one to search it and one to read. They change nothing.
 
@@ -59,8 +64,12 @@ class SourcesWorkbench(FileWorkbench):
     @property
     def source_tools(self) -> frozenset[str]:
         """The names of the tools of all sources, including those unavailable now."""
-        words = [_name_tools(source) for source in self._sources]
-        return frozenset(name for each in words for name in (each.search, each.read))
+        return _list_tools(self._sources)
+
+    @property
+    def local_tools(self) -> frozenset[str]:
+        """The names of the tools of the user's own documents."""
+        return _list_tools([each for each in self._sources if isinstance(each, Documents)])
 
     def look_up(self, task: str) -> Sequence[FunctionCall]:
         """Search the user's own documents for the words of a task; nothing leaves the machine unasked."""

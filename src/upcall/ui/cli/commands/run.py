@@ -234,10 +234,11 @@ def worth(
     cost to find out. Nothing with an effect is done to find out."""
     with command.work(detach=True):
         found = command.open_run(run_id)
+        known = signals.run(command.app.worth.read(found.id))
         if is_to_try:
+            if known.model_calls and not command.as_json:
+                command.screen.note(f"This may take about {known.model_calls} model calls")
             known = signals.run(command.app.worth.measure(found.id))
-        else:
-            known = signals.run(command.app.worth.read(found.id))
         command.print(known.as_json(), known.lines)
         if not known.questions and not command.as_json:
             command.note_empty("No question of this run was answered by you")
