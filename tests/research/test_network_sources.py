@@ -20,6 +20,7 @@ from upcall.research.network_sources import network_sources
 from upcall.research.settings import ResearchSettings
 from upcall.research.sources import SourceUnavailable
 from upcall.research.sources.arxiv import Arxiv
+from upcall.research.sources.documents import Documents
 from upcall.research.sources.fences import parse_fenced
 from upcall.research.sources.http import MAX_BYTES, fetch
 from upcall.research.sources.web import Brave, Ddgs, Tavily, Web
@@ -350,3 +351,9 @@ def test_source_without_its_key_explains_it_without_tools() -> None:
     workbench = SourcesWorkbench(network_sources(settings.section(ResearchSettings)))
     assert workbench.problems == ("web needs a key: set TAVILY_API_KEY",)
     assert [schema["name"] for schema in workbench.schemas()] == ["search_wikipedia", "read_article"]
+
+
+def test_only_documents_are_looked_into_without_a_network(tmp_path: Path) -> None:
+    (tmp_path / "wind.md").write_text("Wind.")
+    workbench = SourcesWorkbench([Documents([tmp_path]), Wikipedia()])
+    assert workbench.local_tools == {"search_documents", "read_document"} < workbench.source_tools
