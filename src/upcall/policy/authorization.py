@@ -200,7 +200,7 @@ class Authorization:
 
     def inbox(self, page: RunPage) -> OpenQuestions:
         """Return the open questions of the runs that are the user's to answer, and those that have only an assumption,
-        oldest first. Those of a trial are nobody's to answer: it repeats what its run was told."""
+        oldest first. Those of a trial are nobody's to answer: it repeats the answers of its run."""
         entries = [
             InboxEntry.of(run, question, run.task if self.sees_whole(run) else "")
             for run in page
