@@ -16,14 +16,14 @@ import json
 import random
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core.models import CreateResult, LLMMessage
+from autogen_core.models import LLMMessage
 
 from upcall import PausableAgent, Run, Upcall, ask
 from upcall.autogen.openai_client.client import OpenAICompatibleClient
@@ -84,28 +84,26 @@ class Book:
         return f"Part {number}.{colour}{fact} {text} The next bookmark is {self.bookmarks[number]}."
 
 
-class Watched(OpenAICompatibleClient):
-    """Keeps what its last request showed to the model."""
+def watch(client: OpenAICompatibleClient) -> list[Sequence[LLMMessage]]:
+    """Return where the requests of a client will be that offer tools, oldest first."""
+    seen: list[Sequence[LLMMessage]] = []
+    create, create_stream = client.create, client.create_stream
 
-    last: Sequence[LLMMessage] = ()
+    def note(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(messages: Sequence[LLMMessage], **options: Any) -> Any:
+            if options.get("tools"):
+                seen.append([*messages])
+            return method(messages, **options)
 
-    async def create_stream(self, messages: Sequence[LLMMessage], **options: Any) -> AsyncGenerator[str | CreateResult]:
-        """Do as the client does."""
-        if options.get("tools"):
-            self.last = [*messages]
-        async for each in super().create_stream(messages, **options):
-            yield each
+        return call
 
-    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """Do as the client does."""
-        if options.get("tools"):
-            self.last = [*messages]
-        return await super().create(messages, **options)
+    client.create, client.create_stream = note(create), note(create_stream)  # type: ignore[method-assign]
+    return seen
 
 
 async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     book = Book(arguments.calls, arguments.seed)
-    client = Watched(
+    client = OpenAICompatibleClient(
         arguments.model,
         base_url=arguments.base_url,
         api_key="none",
@@ -114,6 +112,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]
         small=True,
         families=[{"name": arguments.model, "context": arguments.window}],
     )
+    requests = watch(client)
 
     def make_team() -> Team:
         agent = PausableAgent(
@@ -136,11 +135,15 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]
         asked.append(question)
         print(f"{len(book.read_parts)} parts: {question}", file=sys.stderr, flush=True)
         run = await app.answer(run.id, next(ASKING[each] for each in ASKING if f"part {each}?" in question))
-    return {**await report(app, run, book, client), "questions": asked, "minutes": (time.monotonic() - started) / 60}
+    return {
+        **await report(app, run, book, requests[-1]),
+        "questions": asked,
+        "minutes": (time.monotonic() - started) / 60,
+    }
 
 
-async def report(app: Upcall, run: Run, book: Book, client: Watched) -> dict[str, Any]:
-    seen = " ".join(str(message.content) for message in client.last)
+async def report(app: Upcall, run: Run, book: Book, last: Sequence[LLMMessage]) -> dict[str, Any]:
+    seen = " ".join(str(message.content) for message in last)
     entries = (await app.log.transcript(run.id)).entries
     return {
         "status": str(run.status),
