@@ -55,7 +55,7 @@ class Site:
     async def browser(self, user: str) -> httpx.AsyncClient:
         """Return a client that has logged in, as a browser does."""
         secret = (await create_token(self.service.store, user))[1]
-        async with httpx.AsyncClient(base_url=self.url) as client:
+        async with httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT_S) as client:
             entered = await client.post("/login", data={"token": secret})
         assert entered.status_code == 303
         page = {"Accept": "text/html"}
