@@ -203,11 +203,6 @@ class Toolset:
         found = [each.source_tools for each in self.workbenches if isinstance(each, FileWorkbench)]
         return frozenset().union(*found) - self.tools.keys()
 
-    def _is_local(self, name: str) -> bool:
-        """Return whether a tool only looks into files here."""
-        benches = [each for each in self.workbenches if isinstance(each, FileWorkbench)]
-        return name not in self.tools and any(name in each.local_tools for each in benches)
-
     def look_up(self, task: str) -> list[FunctionCall]:
         """Return the calls that search the agent's own sources for a task."""
         found = [call for each in self.workbenches if isinstance(each, FileWorkbench) for call in each.look_up(task)]
@@ -302,6 +297,7 @@ class Toolset:
             return await run()
         function = function_of(home)
         bench = self._bench_of(name)
+        is_local = isinstance(bench, FileWorkbench) and name in bench.local_tools
         has_undo = find_undo(home, function) is not None
         answers = [f"{asked} {given.model_dump_json(include=_SPOKEN)}" for asked, given in sorted(frame.given.items())]
         return await journal.replay_or_run(
@@ -312,7 +308,7 @@ class Toolset:
             run,
             idempotent=is_idempotent(home, function, bench),
             reversible=has_undo,
-            effect_free=self._is_local(name) or is_effect_free(home, function, bench),
+            effect_free=is_local or is_effect_free(home, function, bench),
             answers=answers,
         )
 
