@@ -39,8 +39,7 @@ def agree_to_effects(command: RunCommand, run: Run, read_plan: ReadPlan, bill: s
         return plan.bill
     if bill is None and command.is_interactive:
         bill = _confirm(command, plan)
-    run = signals.run(command.app.get(run.id))  # Both may be others by now.
-    plan = signals.run(read_plan())
+        run, plan = signals.run(command.app.get(run.id)), signals.run(read_plan())  # Both may be others by now.
     if bill != plan.bill:
         was = "Nobody has agreed to" if bill is None else "That is the bill of something else than"
         effects = "; ".join(plan.effects) or "nothing that is known"
