@@ -59,11 +59,11 @@ class Book:
     """The parts, by their bookmarks."""
 
     def __init__(self, parts: int, seed: int) -> None:
-        self.choose = random.Random(seed)
-        self.bookmarks = [str(number) for number in self.choose.sample(range(1_000, 10_000), parts)]
-        towns = self.choose.sample([begin + end for begin in TOWNS for end in ENDS], parts // 10)
+        chance = random.Random(seed)
+        self.bookmarks = [str(number) for number in chance.sample(range(1_000, 10_000), parts)]
+        towns = chance.sample([begin + end for begin in TOWNS for end in ENDS], parts // 10)
         numbers = [number for number in range(10, parts + 1, 10) if number not in ASKING]
-        self.facts = {number: (town, self.choose.choice(CLERKS)) for number, town in zip(numbers, towns, strict=False)}
+        self.facts = {number: (town, chance.choice(CLERKS)) for number, town in zip(numbers, towns, strict=False)}
         self.read_parts: list[int] = []
         self.slips = 0
 
