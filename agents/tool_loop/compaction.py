@@ -11,13 +11,16 @@ The rules:
   from there. What these calls read fits the model too, however long a result is: it is read in pieces.
 - What happened since is added to the notes so far, each line once. Only where both would be too long are they
   rewritten as one: a small model loses something each time. There are none where they would gain little.
-- Who writes notes reads the task: without it a small model copies what happened until there is no more room.
+- Who writes notes reads the task: without it a model copies what happened until there is no more room.
+- A small model writes none: it copies, leaves out what the task needs, and makes things up, which it then acts on. Its
+  notes are excerpts (`upcall.agents.tool_loop.excerpts`) of all that they replace, chosen anew each time.
 - A server may take less than is known of its model, or nothing is known: its refusal says how much it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from autogen_agentchat.messages import ThoughtEvent
@@ -34,6 +37,7 @@ from autogen_core.tools import ToolSchema
 
 from upcall import identity
 from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.agents.tool_loop.excerpts import Step, write_excerpts
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.turn import Compaction, Turn
 from upcall.autogen.context_window import ContextUse, measure_context
@@ -55,8 +59,7 @@ RECENT_SHARE = 0.25
 
 NOTES_SHARE = 0.2
 PIECE_SHARE = 0.5
-SMALL_PIECE_SHARE = 0.15
-"""How much of the window is read at once for the notes, and how much a small model reads: it copies a long piece."""
+"""How much of the window is read at once for the notes."""
 
 RESULT_SHARE = 0.1
 """How much of a result the notes are made of, at most, as a share of the window."""
@@ -112,7 +115,7 @@ class Compactor:
         part = self._find_part(turn, window)
         while part is not None:
             try:
-                notes, usage = await self._write_notes(turn, part, token)
+                notes, usage = await self._make_notes(turn, part, token)
                 break
             except ConversationTooLong:
                 if part.window // 2 < LEAST_WINDOW:
@@ -125,7 +128,8 @@ class Compactor:
         turn.compaction = Compaction(
             notes=notes, end=part.end, kept=part.kept, answers=self._list_answers(turn, part.end)
         )
-        turn.count_tokens(self._parts.name, usage)
+        if usage is not None:
+            turn.count_tokens(self._parts.name, usage)
         content = (
             f"(its conversation nears the {part.window:,} tokens that its model takes: notes on {replaced} earlier "
         )
@@ -235,6 +239,15 @@ class Compactor:
 
     # -- the notes ----------------------------------------------------------------------------------------------------
 
+    async def _make_notes(
+        self, turn: Turn, part: _OlderPart, token: CancellationToken
+    ) -> tuple[str, RequestUsage | None]:
+        if not is_small(self._parts.model_client):
+            return await self._write_notes(turn, part, token)
+        steps = _list_steps(turn.messages[: part.end], part.kept)
+        room = int(part.window * NOTES_SHARE * BYTES_PER_TOKEN)
+        return await asyncio.to_thread(write_excerpts, steps, part.task, room), None
+
     async def _write_notes(self, turn: Turn, part: _OlderPart, token: CancellationToken) -> tuple[str, RequestUsage]:
         from upcall.prompts.contexts import CompactionContext
 
@@ -244,7 +257,7 @@ class Compactor:
             RequestUsage(prompt_tokens=0, completion_tokens=0),
         )
         limit = int(window * NOTES_SHARE * BYTES_PER_TOKEN)
-        piece = window * (SMALL_PIECE_SHARE if is_small(parts.model_client) else PIECE_SHARE)
+        piece = window * PIECE_SHARE
         for steps in _group(part.steps, int(piece * BYTES_PER_TOKEN)):
             rewrite = len(notes.encode()) > limit * FULL_SHARE
             room = int(window * NOTES_SHARE if rewrite else piece * ADDED_SHARE)
@@ -255,7 +268,6 @@ class Compactor:
                 [UserMessage(content=prompt, source=REMINDER)],
                 agent=parts.name,
                 cancellation_token=token,
-                small_limit=room,
             )
             reply, _ = end_text_circle(await result_of(call))
             usage = add_usage(usage, reply.usage)
@@ -307,6 +319,31 @@ def _describe(message: LLMMessage, room: int, is_kept: bool) -> Iterator[str]:
                 yield f"{message.source} wrote: {message.content if isinstance(message.content, str) else '(an image)'}"
         case _:
             return
+
+
+def _list_steps(messages: Iterable[LLMMessage], kept: Collection[int]) -> list[Step]:
+    """List the texts, and the calls with their results, that excerpts are made of: all but what is kept of messages."""
+    steps: list[Step] = []
+    calls: dict[str, str] = {}
+    for number, message in enumerate(messages):
+        match message:
+            case AssistantMessage(content=list() as made):
+                if message.thought:
+                    steps.append(Step("It thought", message.thought))
+                calls |= {call.id: f"{call.name} {call.arguments}" for call in made}
+            case FunctionExecutionResultMessage():
+                for result in message.content:
+                    if result.name != ASK_USER:
+                        label = calls.get(result.call_id, result.name)
+                        label = f"failed: {label}" if result.is_error else label
+                        steps.append(Step(label, result.content, result.name))
+            case AssistantMessage(content=str() as text) if number not in kept:
+                steps.append(Step("It wrote", text))
+            case UserMessage(content=str() as text) if number not in kept and message.source != REMINDER:
+                steps.append(Step(f"{message.source} wrote", text))
+            case _:
+                pass
+    return steps
 
 
 def _join_once(notes: str, more: str) -> str:

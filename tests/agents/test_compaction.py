@@ -76,6 +76,17 @@ async def test_compaction_lets_two_hundred_calls_fit(tmp_path: Path, serve: Serv
     assert 3 < reader.noted < CALLS / 4
 
 
+@pytest.mark.parametrize("several", [1, 5])
+async def test_small_model_gets_excerpts_without_calls(tmp_path: Path, serve: Serve, several: int) -> None:
+    reader = Reader(small=True, several=several)
+    app, run = await read_all(reader, serve(reader), tmp_path)
+    assert (run.result, reader.refused, reader.noted, lost(reader)) == ("Read.", 0, 0, [])
+    assert len(facts_in(json.dumps(reader.last)) & planted()) >= 0.95 * len(planted())
+    assert run.usage["reader"].model_calls == reader.made
+    entries = (await app.log.transcript(run.id)).entries
+    assert sum("Calls made: read (" in each.text for each in entries if each.kind is EntryKind.THOUGHT) > 3
+
+
 async def test_compaction_off_ends_at_the_refusal(tmp_path: Path, serve: Serve) -> None:
     reader = Reader(compact_at=0)
     _, run = await read_all(reader, serve(reader), tmp_path)

@@ -56,6 +56,7 @@ class Reader:
         words: how long that part is.
         notes: whether it writes notes at all.
         circle: whether its notes repeat their end until they are cut off.
+        small: whether it is a small model, which writes no notes.
         nested: whether it works for another agent.
         dies: the part in which the process is killed.
     """
@@ -69,6 +70,7 @@ class Reader:
     words: int = 8_000
     notes: bool = True
     circle: bool = False
+    small: bool = False
     nested: bool = False
     dies: int = 0
     refused: int = 0
@@ -81,7 +83,9 @@ class Reader:
         rows = [{"name": "reader", "context": self.known}] if self.known else []
 
         def make_team() -> Team:
-            client = OpenAICompatibleClient("reader", base_url=url, api_key="k", max_retries=0, families=rows)
+            client = OpenAICompatibleClient(
+                "reader", base_url=url, api_key="k", max_retries=0, families=rows, small=self.small
+            )
             agent = PausableAgent(
                 "reader",
                 client,

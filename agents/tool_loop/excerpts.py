@@ -1,0 +1,145 @@
+"""Excerpts: the notes on a conversation that code makes, for a small model, which copies or makes up its own.
+
+They hold the latest calls in short, and of everything said and returned what has the rarest words of the task, word for
+word, the oldest first. The same messages give the same excerpts.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from upcall.lazy_pattern import LazyPattern
+from upcall.text import one_line, shorten_middle
+
+MAX_PASSAGE_CHARS = 240
+MAX_LABEL_CHARS = 120
+MAX_STEP_CHARS = 100_000
+"""How much of one step is looked at: more is a file, whose beginning and end have to do."""
+
+CALLS_SHARE = 0.1
+"""How much of the room the list of calls may take."""
+
+STEM_CHARS = 5
+"""Words that begin with the same letters count as the same, so that "clerks" finds "clerk" in most languages."""
+
+USUAL_WORDS = 12.0
+"""How long a passage may be, in words, before its length counts against it."""
+
+RARE_SHARE = 0.2
+"""How much the rarity of all words of a passage counts beside that of the words that it shares with the task."""
+
+LEAST_SHARE = 0.4
+"""What is rated below this share of the best passage is left out: more text makes a small model lose its way."""
+
+BEGIN = "Word for word, the oldest first:"
+JOINT = " ... "
+
+_ENDS = LazyPattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_WORDS = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
+"""Words; of languages without spaces each character."""
+
+
+class Step(NamedTuple):
+    """What happened: a text that the agent wrote, or a call with its result.
+
+    Attributes:
+        label: whose text it is, or the call.
+        text: what was said or returned.
+        tool: the tool, of a call.
+    """
+
+    label: str
+    text: str
+    tool: str = ""
+
+
+class _Passage(NamedTuple):
+    step: int
+    text: str
+    words: frozenset[str]
+    length: int
+
+
+def write_excerpts(steps: Sequence[Step], task: str, room: int) -> str:
+    """Return excerpts of what happened, in at most `room` bytes, but for the names of many tools."""
+    calls = _list_calls(steps, int(room * CALLS_SHARE))
+    passages = [each for number, step in enumerate(steps) for each in _split(number, step)]
+    labels = [f"- {one_line(step.label, MAX_LABEL_CHARS)}" for step in steps]
+    chosen = _choose(passages, {*_stems(task)}, labels, room - _count_bytes(calls) - _count_bytes(BEGIN))
+    lines = [
+        f"{labels[number]}: {JOINT.join(each.text for each in group)}"
+        for number, group in groupby(chosen, key=lambda each: each.step)
+    ]
+    return "\n".join([*([calls] if calls else []), BEGIN, *lines]) if lines else calls
+
+
+def _list_calls(steps: Sequence[Step], room: int) -> str:
+    """Say how often each tool was called, and list the latest calls that have room, the oldest of them first."""
+    made = [step for step in steps if step.tool]
+    if not made:
+        return ""
+    counts = Counter(step.tool for step in made)
+    begin = "Calls made: " + ", ".join(f"{name} ({count})" for name, count in counts.items()) + "; the last of them:"
+    lines: list[str] = []
+    room -= _count_bytes(begin)
+    for step in reversed(made):
+        line = f"- {one_line(step.label, MAX_LABEL_CHARS)}"
+        room -= _count_bytes(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join([begin, *lines[::-1]])
+
+
+def _split(number: int, step: Step) -> Iterator[_Passage]:
+    """Split a step into its sentences and lines, and a long one of these further."""
+    for sentence in _ENDS.split(shorten_middle(step.text, MAX_STEP_CHARS)):
+        short = sentence.strip()
+        for text in [short] if len(short) <= MAX_PASSAGE_CHARS else textwrap.wrap(short, MAX_PASSAGE_CHARS):
+            stems = [*_stems(text)]
+            if stems:
+                yield _Passage(number, text, frozenset(stems), len(stems))
+
+
+def _stems(text: str) -> Iterator[str]:
+    for word in _WORDS.findall(text.lower()):
+        yield word.removesuffix("s")[:STEM_CHARS]
+
+
+def _count_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _choose(passages: Sequence[_Passage], asked: set[str], labels: Sequence[str], room: int) -> list[_Passage]:
+    """Return the passages that say most of what is asked, in order, each wording once.
+
+    The rarer a word, the more it counts (inverse document frequency, as in BM25). Of passages that have as much of
+    what is asked, those with rarer words come first, such as names and numbers, and of these the latest.
+    """
+    found = Counter(stem for each in passages for stem in each.words)
+    rarity = {stem: math.log(1 + (len(passages) - count + 0.5) / (count + 0.5)) for stem, count in found.items()}
+
+    def rate(passage: _Passage) -> float:
+        shared = sum(rarity[stem] for stem in sorted(passage.words & asked))
+        rare = sum(rarity[stem] for stem in sorted(passage.words)) / len(passage.words)
+        return (shared + rare * RARE_SHARE) / max(1.0, passage.length / USUAL_WORDS)
+
+    rates = [rate(each) for each in passages]
+    least = max(rates, default=0.0) * LEAST_SHARE
+    chosen: dict[str, int] = {}
+    labelled: set[int] = set()
+    for place in sorted(range(len(passages)), key=lambda place: (rates[place], place), reverse=True):
+        number, text, *_ = passages[place]
+        if text in chosen:
+            continue
+        room -= _count_bytes(text) + len(JOINT) + (0 if number in labelled else _count_bytes(labels[number]))
+        if room < 0 or rates[place] < least:
+            break
+        chosen[text] = place
+        labelled.add(number)
+    return [passages[place] for place in sorted(chosen.values())]

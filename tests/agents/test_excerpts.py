@@ -1,0 +1,60 @@
+"""Excerpts of a conversation hold what the task asks for, word for word, in the room that they get."""
+
+from __future__ import annotations
+
+import pytest
+
+from upcall.agents.tool_loop.excerpts import Step, write_excerpts
+
+PLAIN = "The wind blew over the fields. Nobody was there to see it.\nIt rained in the night."
+
+
+def steps_of(*texts: str) -> list[Step]:
+    """Return calls that returned texts."""
+    return [Step(f'read {{"page": {number}}}', text, "read") for number, text in enumerate(texts, 1)]
+
+
+@pytest.mark.parametrize(
+    ("task", "fact"),
+    [
+        ("Remember the clerks of the towns.", "The clerk of Fernhill is Osborne."),
+        ("Merke dir die Preise der Geräte.", "Der Preis des Geräts ist 1.299,50 Euro."),
+        ("记住每个城市的邮政编码。", "北京的邮政编码是 100000。"),
+        ("Find the port of the service.", 'server.listen(host="0.0.0.0", port=8127)'),
+        ("Which tests fail, and why?", "E   AssertionError: assert 3 == 4, test_sum failed"),
+    ],
+)
+def test_excerpts_hold_what_the_task_asks(task: str, fact: str) -> None:
+    texts = [f"{PLAIN} Page {number}." for number in range(50)]
+    texts[20] = f"{PLAIN}\n{fact}\n{PLAIN}"
+    written = write_excerpts(steps_of(*texts), task, 1_200)
+    assert f'- read {{"page": 21}}: {fact}' in written
+    assert len(written.encode()) <= 1_200
+
+
+def test_excerpts_find_a_fact_deep_in_a_long_result() -> None:
+    text = f"{PLAIN} " * 300 + "The key of the cellar is under the blue pot. " + f"{PLAIN} " * 300
+    assert "under the blue pot." in write_excerpts(steps_of(text), "Where is the key of the cellar?", 600)
+
+
+def test_excerpts_name_calls_and_own_words() -> None:
+    steps = [*steps_of("Nothing."), Step("It wrote", "The parser is in lexer.py."), *steps_of("Nothing.", "Nothing.")]
+    written = write_excerpts(steps, "Mend the parser.", 1_000)
+    assert "Calls made: read (3)" in written
+    assert "- It wrote: The parser is in lexer.py." in written
+
+
+def test_excerpts_say_the_same_once() -> None:
+    written = write_excerpts(steps_of(*["The clerk is Pell."] * 30), "Who is the clerk?", 2_000)
+    assert written.count("The clerk is Pell.") == 1
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "....", "\ud800", "\ud800 read \ud800", "x" * 300_000])
+def test_excerpts_of_texts_without_words_fit(text: str) -> None:
+    written = write_excerpts(steps_of(text), "Read.", 400)
+    assert written.startswith("Calls made: read (1)")
+    assert len(written.encode("utf-8", "surrogatepass")) < 1_000
+
+
+def test_excerpts_of_nothing_are_empty() -> None:
+    assert write_excerpts([], "Read.", 400) == ""
