@@ -254,6 +254,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help="labelled tasks for --routed, instead of a split")
     parser.add_argument("--ask", choices=POLICIES, default=POLICIES[0], help="the policy of --routed")
     parser.add_argument("--no-looks", action="store_true", help="--routed without first looks")
+    parser.add_argument("--at-work", type=int, default=0, metavar="MINUTES", help="--routed without a clarifier")
     parser.add_argument("--only-decisions", action="store_true", help="--routed, cut before a question is worded")
     arguments = parser.parse_args()
     if arguments.routed:
@@ -279,7 +280,7 @@ def _print_routed(arguments: argparse.Namespace) -> None:
         tasks = [each for each in read_tasks() if not arguments.split or each.split in arguments.split]
     shortest = {"max_tokens": 600}  # A small model may repeat itself for a long time.
     clients = [make_client(url, arguments.model, arguments.temperature, **shortest) for url in arguments.base_url]
-    conditions = Conditions(arguments.ask, not arguments.no_looks, arguments.only_decisions)
+    conditions = Conditions(arguments.ask, not arguments.no_looks, arguments.only_decisions, arguments.at_work)
     done = asyncio.run(measure_routed(clients, tasks[:: arguments.every], conditions))
     print("\n" + summarise(done))
     if arguments.json:

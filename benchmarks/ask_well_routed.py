@@ -3,8 +3,10 @@
     python benchmarks/ask_well.py --routed --file TASKS.jsonl --base-url http://127.0.0.1:18080/v1 --model NAME
 
 A run counts as asking if its first stop is the clarifier's question. It does not if the agent that is to do the work,
-or the planner, gets the turn, or if the classifier answers. Each run has an empty workspace of its own. A line of the
-file has ``id``, ``task``, and ``essential``, which is null if nothing has to be asked; see `ask_well.Missing`.
+or the planner, gets the turn, or if the classifier answers. With `--at-work MINUTES` there is no clarifier, and the run
+works until it ends, that time is used up, or an agent asks: whether coder and researcher ask by themselves. Each run
+has an empty workspace of its own. A line of the file has ``id``, ``task``, and ``essential``, which is null if nothing
+has to be asked; see `ask_well.Missing`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from upcall.questions.question import Question
 from upcall.runs.outputs import Classification
 
 BEFORE_THE_WORK = ("classifier", "clarifier", "user")
+AT_WORK = ("planner", "lead", "coder", "researcher")
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,13 @@ class Conditions:
         policy: what the clarifier asks for.
         looks: whether first looks are taken; without them it is as where a server reports no probabilities.
         only_decisions: whether a run ends as soon as a question is demanded, before it is worded.
+        minutes: how long a run may work without a clarifier; 0: it has one, and is cut before the work.
     """
 
     policy: AskFor
     looks: bool = True
     only_decisions: bool = False
+    minutes: int = 0
 
 
 async def measure_routed(
@@ -129,7 +134,8 @@ async def _run(client: ChatCompletionClient, task: Task, conditions: Conditions)
             store={"path": str(Path(folder) / "upcall.db")},
             workspace={"path": str(Path(folder) / "workspace")},
             questions={"ask": conditions.policy},
-            team={"llm_timeout": 900},
+            team={"llm_timeout": 900, "enable_clarifier": not conditions.minutes},
+            budget={"time": f"{conditions.minutes}m"} if conditions.minutes else {},
         )
         app = Upcall(client, settings=settings)
         found, end, last, is_demanded = None, "", None, False
@@ -139,14 +145,17 @@ async def _run(client: ChatCompletionClient, task: Task, conditions: Conditions)
                     last, end = event, event.status.value
                 elif PATH not in event.metadata:
                     found = event.metadata.get(CLASSIFICATION) or found
-                    if isinstance(event, HandoffMessage) and event.target not in BEFORE_THE_WORK:
-                        end = event.target
+                    handed_to = event.target if isinstance(event, HandoffMessage) else "user"
+                    if handed_to not in BEFORE_THE_WORK and not conditions.minutes:
+                        end = handed_to
                         break
                     if conditions.only_decisions and (is_demanded := _demands(event)):
                         end = "a question is demanded"
                         break
         run = last or (await app.list())[0]
-        asked = last is not None and bool(last.questions) and last.questions[0].asker == "clarifier"
+        askers = AT_WORK if conditions.minutes else ("clarifier",)
+        first = last.questions[0] if last is not None and last.questions else None
+        asked = first is not None and first.asker in askers and first.approval is None and first.consent is None
         classified = Classification.model_validate_json(found) if found else None
         return RoutedResult(
             task,
@@ -155,7 +164,7 @@ async def _run(client: ChatCompletionClient, task: Task, conditions: Conditions)
             classified.depth.value if classified else None,
             classified.missing if classified else None,
             run.total_usage.model_calls,
-            last.questions[0] if last is not None and asked else None,
+            first if asked else None,
         )
 
 
