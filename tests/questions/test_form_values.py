@@ -228,6 +228,32 @@ def test_list_with_commas_comes_back_from_its_text() -> None:
     assert field.check(field.begun_text) == ["Doe, J.", "[x"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "given", "value"),
+    [
+        ({}, " a@b.no\t", "a@b.no"),
+        ({"format": "email"}, " a@b.no ", "a@b.no"),
+        ({"maxLength": 3}, "abc ", "abc"),
+        ({"pattern": "^[a-z]+$"}, " abc ", "abc"),
+        ({"pattern": "^- .+$"}, " - abc", "- abc"),
+        ({"pattern": "^ {2}.+$"}, "  abc", "  abc"),
+        ({"type": ["string", "null"]}, " abc ", "abc"),
+        ({}, "\r\n \n    if a:\n        b  \n\n", "    if a:\n        b"),
+        ({"enum": ["a", " a"]}, " a", " a"),
+        ({"enum": ["a", "b"]}, " a", "a"),
+    ],
+)
+def test_blanks_around_text_are_trimmed_at_each_check(rule: dict[str, Any], given: str, value: str) -> None:
+    form = AnswerForm.of({"properties": {"a": {"type": "string", **rule}}})
+    assert form.check({"a": given}) == {"a": value}
+    assert form.fields[0].check(given) == value
+
+
+def test_blanks_do_not_make_a_text_long_enough() -> None:
+    with pytest.raises(InvalidFields, match="at least 3 characters"):
+        field_of({"type": "string", "minLength": 3}).check("ab ")
+
+
 def test_earlier_answer_stands_in_the_form_of_another_question() -> None:
     first = {"name": "", "guests": 3, "extras": [], "table": None}
     form = form_of(Meal).begin_with(first)

@@ -91,6 +91,9 @@ _EXACT_DIGITS = 15
 
 _WHOLE = LazyPattern(r"[+-]?[0-9]+")
 
+_BLANK_LINES = LazyPattern(r"\A(?:[^\S\n]*\n)+")
+"""Those before a text."""
+
 _EXAMPLES = {
     FieldKind.DATE: "2026-01-31",
     FieldKind.TIME: "14:30",
@@ -310,7 +313,8 @@ class FormField:
             one = Annotated[one, AfterValidator(self._require_choice)]
         if self.format:
             one = Annotated[one, AfterValidator(self._check_format)]
-        one = Annotated[one, BeforeValidator(self._read)]
+        read: Any = BeforeValidator(self._read)
+        one = Annotated[one, WrapValidator(_trim_unless_refused) if self.kind is FieldKind.TEXT else read]
         if self.several:
             size = {_LIST_RULES[each]: value for each, value in rules.items() if each in _LIST_RULES}
             one = Annotated[list[one], Field(**size), BeforeValidator(_split)]
@@ -319,12 +323,12 @@ class FormField:
 
     def _read(self, value: Any) -> Any:
         """Refuse what pydantic would take for another thing than it is, and find a choice by its title."""
+        if any(_is_same(known, value) for known, _ in self.choices):
+            return value
         if isinstance(value, str):
-            value = value.strip() if self.kind is not FieldKind.TEXT else value
+            value = value.strip()
             value = value.replace("\N{MINUS SIGN}", "-") if self.kind in _NUMBERS else value
         match self.kind:
-            case FieldKind.TEXT:
-                return value
             case _ if value == "" and self.kind is not FieldKind.CHOICE:
                 raise ValueError("Input should not be empty")
             case FieldKind.DECIMAL if isinstance(value, float) and _count_digits(value) > _EXACT_DIGITS:
@@ -343,7 +347,7 @@ class FormField:
         return Decimal(str(value)) if self.kind is FieldKind.DECIMAL else value
 
     def _find_choice(self, value: Any) -> Any:
-        if any(_is_same(known, value) for known, _ in self.choices) or not isinstance(value, str):
+        if not isinstance(value, str):
             return value
         folded = value.casefold()
         named = [known for known, title in self.choices if folded in (title.casefold(), json.dumps(known).casefold())]
@@ -530,7 +534,7 @@ def _make_model(fields: Sequence[tuple[str, FormField]], **more: Any) -> type[Ba
         f"field_{number}": (field.annotation, Field(default=... if field.required else None, alias=name))
         for number, (name, field) in enumerate(fields)
     }
-    config = ConfigDict(extra="forbid", str_strip_whitespace=True, protected_namespaces=())
+    config = ConfigDict(extra="forbid", protected_namespaces=())
     return create_model("FilledForm", __config__=config, **own, **more)
 
 
@@ -566,6 +570,23 @@ def _split(value: Any) -> Any:
         except (ValueError, RecursionError):
             pass
     return [part.strip() for part in value.replace("\n", ",").split(",") if part.strip()]
+
+
+def _trim_unless_refused(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Take the blanks around a text away, unless only with them it fits the pattern of its field."""
+    trimmed = _trim(value) if isinstance(value, str) else value
+    try:
+        return check(trimmed)
+    except ValidationError as error:
+        if trimmed == value or error.errors(include_url=False)[0]["type"] != "string_pattern_mismatch":
+            raise
+    return check(value)
+
+
+def _trim(text: str) -> str:
+    """Take the blanks around a text away; of several lines the first keeps its indentation."""
+    lines = _BLANK_LINES.sub("", text).rstrip()
+    return lines if "\n" in lines else lines.lstrip()
 
 
 def _keep_whole(value: Any, check: ValidatorFunctionWrapHandler) -> int | float:
