@@ -37,7 +37,7 @@ from autogen_core.tools import ToolSchema
 
 from upcall import identity
 from upcall.agents.tool_loop.ask_user import ASK_USER
-from upcall.agents.tool_loop.excerpts import Step, write_excerpts
+from upcall.agents.tool_loop.excerpts import Happening, write_excerpts
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.turn import Compaction, Turn
 from upcall.autogen.context_window import ContextUse, measure_context
@@ -321,26 +321,26 @@ def _describe(message: LLMMessage, room: int, is_kept: bool) -> Iterator[str]:
             return
 
 
-def _list_steps(messages: Iterable[LLMMessage], kept: Collection[int]) -> list[Step]:
+def _list_steps(messages: Iterable[LLMMessage], kept: Collection[int]) -> list[Happening]:
     """List the texts, and the calls with their results, that excerpts are made of: all but what is kept of messages."""
-    steps: list[Step] = []
+    steps: list[Happening] = []
     calls: dict[str, str] = {}
     for number, message in enumerate(messages):
         match message:
             case AssistantMessage(content=list() as made):
                 if message.thought:
-                    steps.append(Step("It thought", message.thought))
+                    steps.append(Happening("It thought", message.thought))
                 calls |= {call.id: f"{call.name} {call.arguments}" for call in made}
             case FunctionExecutionResultMessage():
                 for result in message.content:
                     if result.name != ASK_USER:
                         label = calls.get(result.call_id, result.name)
                         label = f"failed: {label}" if result.is_error else label
-                        steps.append(Step(label, result.content, result.name))
+                        steps.append(Happening(label, result.content, result.name))
             case AssistantMessage(content=str() as text) if number not in kept:
-                steps.append(Step("It wrote", text))
+                steps.append(Happening("It wrote", text))
             case UserMessage(content=str() as text) if number not in kept and message.source != REMINDER:
-                steps.append(Step(f"{message.source} wrote", text))
+                steps.append(Happening(f"{message.source} wrote", text))
             case _:
                 pass
     return steps

@@ -44,12 +44,12 @@ _WORDS = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 """Words; of languages without spaces each character."""
 
 
-class Step(NamedTuple):
+class Happening(NamedTuple):
     """What happened: a text that the agent wrote, or a call with its result.
 
     Attributes:
         label: whose text it is, or the call.
-        text: what was said or returned.
+        text: what was written or returned.
         tool: the tool, of a call.
     """
 
@@ -65,7 +65,7 @@ class _Passage(NamedTuple):
     length: int
 
 
-def write_excerpts(steps: Sequence[Step], task: str, room: int) -> str:
+def write_excerpts(steps: Sequence[Happening], task: str, room: int) -> str:
     """Return excerpts of what happened, in at most `room` bytes, but for the names of many tools."""
     calls = _list_calls(steps, int(room * CALLS_SHARE))
     passages = [each for number, step in enumerate(steps) for each in _split(number, step)]
@@ -78,7 +78,7 @@ def write_excerpts(steps: Sequence[Step], task: str, room: int) -> str:
     return "\n".join([*([calls] if calls else []), BEGIN, *lines]) if lines else calls
 
 
-def _list_calls(steps: Sequence[Step], room: int) -> str:
+def _list_calls(steps: Sequence[Happening], room: int) -> str:
     """Say how often each tool was called, and list the latest calls that have room, the oldest of them first."""
     made = [step for step in steps if step.tool]
     if not made:
@@ -96,7 +96,7 @@ def _list_calls(steps: Sequence[Step], room: int) -> str:
     return "\n".join([begin, *lines[::-1]])
 
 
-def _split(number: int, step: Step) -> Iterator[_Passage]:
+def _split(number: int, step: Happening) -> Iterator[_Passage]:
     """Split a step into its sentences and lines, and a long one of these further."""
     for sentence in _ENDS.split(shorten_middle(step.text, MAX_STEP_CHARS)):
         short = sentence.strip()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from upcall.agents.tool_loop.excerpts import Step, write_excerpts
+from upcall.agents.tool_loop.excerpts import Happening, write_excerpts
 
 PLAIN = "The wind blew over the fields. Nobody was there to see it.\nIt rained in the night."
 
 
-def steps_of(*texts: str) -> list[Step]:
+def steps_of(*texts: str) -> list[Happening]:
     """Return calls that returned texts."""
-    return [Step(f'read {{"page": {number}}}', text, "read") for number, text in enumerate(texts, 1)]
+    return [Happening(f'read {{"page": {number}}}', text, "read") for number, text in enumerate(texts, 1)]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,11 @@ def test_excerpts_find_a_fact_deep_in_a_long_result() -> None:
 
 
 def test_excerpts_name_calls_and_own_words() -> None:
-    steps = [*steps_of("Nothing."), Step("It wrote", "The parser is in lexer.py."), *steps_of("Nothing.", "Nothing.")]
+    steps = [
+        *steps_of("Nothing."),
+        Happening("It wrote", "The parser is in lexer.py."),
+        *steps_of("Nothing.", "Nothing."),
+    ]
     written = write_excerpts(steps, "Mend the parser.", 1_000)
     assert "Calls made: read (3)" in written
     assert "- It wrote: The parser is in lexer.py." in written
