@@ -26,7 +26,7 @@ from upcall.autogen.message_parts import read_arguments
 from upcall.autogen.model_errors import StreamBrokenOff
 from upcall.autogen.openai_client.calls import is_object
 from upcall.autogen.openai_client.reply_parts import holds_something
-from upcall.autogen.openai_client.takeover import calling_client, find_own_client
+from upcall.autogen.openai_client.takeover import calling_client, takes_own_options
 from upcall.autogen.reply_streams import Read, StreamReader
 from upcall.text import replace_surrogates
 
@@ -65,7 +65,7 @@ async def stream_reply(
     whole: CreateResult | None = None  # Read to the end: a client may count there.
     pieces: list[str] = []
     caller = calling_client(client)
-    if find_own_client(caller) is caller:
+    if takes_own_options(caller):
         options = {**options, "all_parts": True}
     create = show_model_call(caller.create_stream, client)
     try:

@@ -23,7 +23,7 @@ from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.model_errors import StreamBrokenOff, explain_call
 from upcall.autogen.model_size import is_small
-from upcall.autogen.openai_client.takeover import calling_client, find_own_client
+from upcall.autogen.openai_client.takeover import calling_client, find_own_client, takes_own_options
 from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
@@ -71,7 +71,8 @@ async def call_model(
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
     own, is_slow = find_own_client(client), is_small(client)
     is_ours = own is calling_client(client)
-    if json_output and is_ours:
+    is_shipped = is_ours and takes_own_options(calling_client(client))
+    if json_output and is_shipped:
         options["keeps_format"] = True  # `upcall.agents.tool_loop.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
@@ -80,7 +81,7 @@ async def call_model(
     first_timeout = timeout
     if is_ours and own is not None and timeout is not None and is_slow:
         first_timeout = max(timeout, own.request_timeout)
-    in_pieces = stream or (is_ours and not first_token and (timeout is not None or is_slow))
+    in_pieces = stream or (is_shipped and not first_token and (timeout is not None or is_slow))
 
     async def ask(emit: Emit[Read]) -> CreateResult:
         async def fetch() -> CreateResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -37,9 +38,28 @@ def calling_client(client: ChatCompletionClient) -> ChatCompletionClient:
 
 
 def find_own_client(client: Any) -> OpenAICompatibleClient | None:
-    """Return our client where it makes the calls, also behind AutoGen's cache; else None."""
+    """Return our client where it makes the calls, also behind AutoGen's cache; else None. One of a class that is
+    derived from it is ours too."""
     if is_model_client_for("cache", client):
         client = client.client
-    if type(client).__module__ != "upcall.autogen.openai_client.client":
-        client = calling_client(client)
-    return client if type(client).__module__ == "upcall.autogen.openai_client.client" else None
+    own = _own_class()
+    if own is None or not isinstance(client, own):
+        client, own = calling_client(client), _own_class()
+    return client if own is not None and isinstance(client, own) else None
+
+
+def takes_own_options(client: ChatCompletionClient) -> bool:
+    """Return whether a client's calls are made by our client as it was shipped, which takes options that no other does:
+    what makes them is replaced neither by a class that is derived from it nor in the object. A caller may then stream a
+    reply that nobody reads in pieces, too: nobody counts on either method."""
+    own = _own_class()
+    return own is not None and all(
+        getattr(getattr(client, each.__name__), "__func__", None) is each for each in (own.create, own.create_stream)
+    )
+
+
+def _own_class() -> type[OpenAICompatibleClient] | None:
+    """Return the class of our client; None where nobody has imported it, so that no client is of it. Importing it loads
+    the SDK."""
+    module = sys.modules.get("upcall.autogen.openai_client.client")
+    return getattr(module, "OpenAICompatibleClient", None)  # None, too, while the module is being imported.
