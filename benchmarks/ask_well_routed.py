@@ -27,7 +27,7 @@ from autogen_core.models import ChatCompletionClient
 from upcall import Run, Settings, Upcall
 from upcall.agents.asking import AskPolicy, AskVerdict, FirstLook
 from upcall.autogen.messages import ASK_VERDICT, CLASSIFICATION, PATH, Event
-from upcall.experiments.statistics import Z
+from upcall.experiments.statistics import estimate_share
 from upcall.options import AskFor
 from upcall.questions.question import Question
 from upcall.runs.outputs import Classification
@@ -193,11 +193,8 @@ def summarise(results: Sequence[RoutedResult]) -> str:
 
 
 def describe_share(values: Sequence[bool]) -> str:
-    """Return a share with Wilson's interval (E. B. Wilson 1927)."""
+    """Return a share with its interval."""
     if not values:
         return "-"
-    count = len(values)
-    share = sum(values) / count
-    middle = (share + Z**2 / (2 * count)) / (1 + Z**2 / count)
-    margin = Z / (1 + Z**2 / count) * (share * (1 - share) / count + Z**2 / (4 * count**2)) ** 0.5
-    return f"{share:.2f} [{middle - margin:.2f}, {middle + margin:.2f}]"
+    found = estimate_share(sum(values) / len(values), len(values))
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"

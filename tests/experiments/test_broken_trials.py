@@ -17,7 +17,7 @@ from trial_world import experiment, make_team
 
 from upcall.errors import ConfigurationError
 from upcall.experiments.records import TrialRecord
-from upcall.experiments.statistics import estimate_all
+from upcall.experiments.statistics import estimate_all, estimate_share
 from upcall.testing import Call, Request
 
 FIGURES = {
@@ -107,6 +107,11 @@ def test_share_of_all_or_none_has_an_interval(successes: int, trials: int, low: 
     """E. B. Wilson's, as `statsmodels.stats.proportion.proportion_confint` gives it."""
     found = estimate_all([record(each, success=each < successes) for each in range(trials)])["success"]
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.001)
+
+
+def test_share_of_some_has_an_interval() -> None:
+    found = estimate_share(0.7, 10)
+    assert (found.low, found.high) == pytest.approx((0.397, 0.892), abs=0.001)
 
 
 def test_trials_of_one_task_count_once_for_the_interval() -> None:

@@ -84,12 +84,18 @@ def _count_tasks(measure: Measure, sums: Floats) -> int:
 
 
 def _widen(found: Estimate, tasks: int) -> Estimate:
-    """Return the estimate of a share with Wilson's interval (E. B. Wilson 1927) where all tasks came out the same: so
-    does every draw of them, and 3 of 3 would look as certain as 300 of 300."""
+    """Return the estimate of a share with another interval where all tasks came out the same: so does every draw of
+    them, and 3 of 3 would look as certain as 300 of 300."""
     if found.value not in (0.0, 1.0) or found.low != found.high or not tasks:
         return found
-    margin = Z**2 / (tasks + Z**2)
-    return Estimate(found.value, found.value and 1 - margin, 1.0 if found.value else margin)
+    return estimate_share(found.value, tasks)
+
+
+def estimate_share(share: float, count: int) -> Estimate:
+    """Return a share of so many with Wilson's interval (E. B. Wilson 1927), which is one for none and all, too."""
+    middle, width = share + Z**2 / (2 * count), Z * (share * (1 - share) / count + Z**2 / (4 * count**2)) ** 0.5
+    low, high = ((middle + each) / (1 + Z**2 / count) for each in (-width, width))
+    return Estimate(share, low if share else 0.0, high if share < 1 else 1.0)
 
 
 def compare_all(one: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> dict[str, Difference]:
