@@ -41,6 +41,12 @@ def one_line(text: str, limit: int | None = None) -> str:
     return line if limit is None else shorten(line, limit)
 
 
+def unify_minus(text: str) -> str:
+    """Return a text with "-" for the minus sign of typesetters (U+2212), which no parser of numbers takes: phones and
+    word processors write it."""
+    return text.replace("\N{MINUS SIGN}", "-")
+
+
 def first_line(text: BaseException | str) -> str:
     """Return the first line of a text or an error, without a key.
 

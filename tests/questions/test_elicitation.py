@@ -108,6 +108,13 @@ NOT_DRAWN: list[tuple[str, dict[str, Any], AnswerValue, Any]] = [
     ("text or number", {"type": ["string", "integer"]}, "3", "3"),
     ("number or flag", {"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, "yes", True),
     ("object or text", {"anyOf": [{"type": "object"}, {"type": "string"}]}, "hi", "hi"),
+    (
+        "object with signs in its texts",
+        {"anyOf": [{"type": "object"}, {"type": "string"}]},
+        {"x": '{"a": "5 \N{MINUS SIGN} 3"}'},
+        {"a": "5 \N{MINUS SIGN} 3"},
+    ),
+    ("negative or text", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "\N{MINUS SIGN}3", -3),
     ("items of two kinds", {"type": "array", "items": {"type": ["integer", "string"]}}, "a, 2", ["a", 2]),
     ("fraction as bound", {"type": "integer", "maximum": 99.5, "multipleOf": 0.5}, "99", 99),
     ("all of", {"allOf": [{"type": "integer"}, {"minimum": 2}]}, "2", 2),

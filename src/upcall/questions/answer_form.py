@@ -38,7 +38,7 @@ from pydantic_core import SchemaError
 
 from upcall.errors import UnusableSchema
 from upcall.lazy_pattern import LazyPattern
-from upcall.text import one_line
+from upcall.text import one_line, unify_minus
 
 MAX_FIELDS = 50
 """More fields than this are refused: nobody fills them in."""
@@ -327,7 +327,7 @@ class FormField:
             return value
         if isinstance(value, str):
             value = value.strip()
-            value = value.replace("\N{MINUS SIGN}", "-") if self.kind in _NUMBERS else value
+            value = unify_minus(value) if self.kind in _NUMBERS else value
         match self.kind:
             case _ if value == "" and self.kind is not FieldKind.CHOICE:
                 raise ValueError("Input should not be empty")

@@ -26,7 +26,7 @@ from upcall.questions.elicited_form import ElicitedForm
 from upcall.questions.json_values import find_problem, is_entangled
 from upcall.questions.question import MAX_LABEL_CHARS, ClarificationType, Option, Side
 from upcall.questions.tool_context import find_answer
-from upcall.text import one_line, quote, shorten
+from upcall.text import one_line, quote, shorten, unify_minus
 
 ElicitResult: TypeAlias = dict[str, Any]
 """What the server gets: its ``action`` (accept, decline or cancel), and the ``content`` of a form."""
@@ -268,7 +268,7 @@ def _read_number(text: str) -> JsonValue:
     """Read a number as it is written; what is none stays text, which no schema of a number takes."""
     for kind in (int, float):
         try:
-            return kind(text.strip().replace("\N{MINUS SIGN}", "-"))
+            return kind(unify_minus(text.strip()))
         except ValueError:
             continue
     return text

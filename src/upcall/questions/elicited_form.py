@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from upcall.errors import UnusableSchema
 from upcall.questions.answer_form import MAX_SCHEMA_CHARS, AnswerForm
 from upcall.questions.json_values import find_problem, is_entangled, look_up
-from upcall.text import CONTROLS, one_line
+from upcall.text import CONTROLS, one_line, unify_minus
 
 _Schema: TypeAlias = dict[str, Any]
 
@@ -273,14 +273,16 @@ def _list_hints(part: _ValueSchema) -> Iterator[str]:
 
 def _read_json(text: str) -> JsonValue:
     """Read a value as it is typed: what is neither a flag nor JSON is a text, and so is one in quotes."""
-    plain = text.strip().replace("\N{MINUS SIGN}", "-")
+    plain = text.strip()
     if plain.casefold() in _FLAGS:
         return _FLAGS[plain.casefold()]
-    try:
-        value: JsonValue = json.loads(plain)
-    except (ValueError, RecursionError):
-        return text
-    return text if isinstance(value, str) else value
+    for each in (plain, unify_minus(plain)):  # As it is typed first: a text inside of it keeps its signs.
+        try:
+            value: JsonValue = json.loads(each)
+        except (ValueError, RecursionError):
+            continue
+        return text if isinstance(value, str) else value
+    return text
 
 
 def _write_moment(part: _ValueSchema, text: str) -> str:
