@@ -136,7 +136,12 @@ class QuestionExpired(AnswerRefused):
 
 
 class AlreadyAnswered(AnswerError):
-    """The question already has a different answer. The first answer stands."""
+    """The question already has a different answer. The first answer stands; a copy of the run continues with another
+    one (`Upcall.fork`)."""
+
+    def __init__(self, message: str, question_id: str) -> None:
+        super().__init__(message)
+        self.question_id = question_id
 
 
 class EffectsRemain(CallerError):
@@ -161,10 +166,11 @@ class OverrulesAssumption(AlreadyAnswered):
         assumed = one_line(assumed, _SHOWN_CHARS)
         super().__init__(
             f"For question {question_id}, {assumed!r} was assumed, and the run has continued with that. To overrule it "
-            f"and do again what depended on it: upcall fork {run_id} {question_id} ANSWER --replace (first with "
-            "--dry-run, to see what that is)."
+            f"and do again what depended on it (with --dry-run first, to see what that is): upcall fork {run_id} "
+            f"{question_id} ANSWER --replace",
+            question_id,
         )
-        self.question_id, self.assumed = question_id, assumed
+        self.assumed = assumed
 
 
 class ModelError(UpcallError):

@@ -644,7 +644,9 @@ async def test_answer_of_a_rung_cannot_be_overruled_silently() -> None:
     _, team = alone(ask(), "Done.")
     done = await app_of(team, questions={"facts": {"framework": "Express"}}).start("Build it")
     asked = done.answered_questions[0].id
-    with pytest.raises(AlreadyAnswered, match=r"was answered by facts \(the fact 'framework'.*upcall fork RUN"):
+    with pytest.raises(
+        AlreadyAnswered, match=r"was answered by facts \(the fact 'framework'.*fork the run at this question"
+    ):
         await app_of(team).answer(done.id, {asked: "Flask"})
     assert (await app_of(team).answer(done.id, {asked: "Express"})).answers == done.answers
 

@@ -32,6 +32,7 @@ MADE: dict[type[BaseException], tuple[object, ...]] = {
     errors.UserAtLimit: ("abc", "alice", 2, 1.0),
     errors.WorkspaceMissing: ("abc", Path("w")),
     errors.UserInputRequired: ("Which?", ["a"]),
+    errors.AlreadyAnswered: ("Question q1 was answered", "q1"),
     errors.AskedOutsideTool: ("'Which?' was asked in f", errors.UserInputRequired("Which?")),
     errors.SharedAgent: ("Agent 'a' has worked in another run",),
 }

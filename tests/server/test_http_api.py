@@ -21,6 +21,7 @@ from services import ASK, TIMEOUT_S, Event, one_agent, read_events, serve_apart,
 from upcall import Answer, Question, Run, RunStatus, Upcall
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
+from upcall.server.problems import name_requests
 from upcall.server.service import Caller
 from upcall.testing import Call, Calls, Hang, Say
 from upcall.testing.server import LoopbackServer
@@ -181,6 +182,33 @@ async def test_documents_share_a_limit_and_leave_with_their_run() -> None:
         assert (full.status_code, full.json()["type"]) == (507, "urn:upcall:problem:uploads-full")
         assert upcall("store", "delete", run_id).status == 0
         assert (await send(alice)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("There: upcall fork 0f q1 ANSWER", 'There: POST /api/runs/0f/fork {"question": "q1", "answer": "ANSWER"}'),
+        (
+            "Do: upcall fork 0f q1 ANSWER --replace --also q2=ANSWER",
+            'Do: POST /api/runs/0f/fork {"question": "q1", "answer": "ANSWER", "replace": true, "also": '
+            '{"q2": "ANSWER"}}',
+        ),
+        ("Resume: upcall resume 0f. Or", "Resume: POST /api/runs/0f/resume. Or"),
+        ("See what else is: upcall store check", "See what else is: upcall store check"),
+        ("all of it: upcall show 0f --json", "all of it: upcall show 0f --json"),
+    ],
+)
+def test_hint_over_http_names_a_request(text: str, expected: str) -> None:
+    assert name_requests(text) == expected
+
+
+async def test_second_answer_over_http_names_a_fork_request() -> None:
+    async with serving(one_agent(ASK, "Done.")) as site, await site.caller() as me:
+        run = await start(me)
+        path, question = f"/api/runs/{run['run_id']}", run["questions"][0]["id"]
+        await me.post(f"{path}/answers", json={"answers": {question: "Express"}})
+        refused = await me.post(f"{path}/answers", json={"answers": {question: "Flask"}})
+    assert refused.json()["detail"].endswith(f': POST {path}/fork {{"question": "{question}", "answer": "ANSWER"}}')
 
 
 @pytest.mark.slow

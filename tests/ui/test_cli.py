@@ -202,6 +202,7 @@ def test_answer_repeated_is_harmless_and_another_names_the_answerer() -> None:
     assert ended.status == 2
     assert "was answered by alice at" in ended.error
     assert "'Express'. That answer stands" in ended.error
+    assert f"upcall fork {run_id} " in " ".join(ended.error.split())
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from upcall.errors import OverrulesAssumption, RunBeingReplaced, RunNotWaiting, UpcallError
+from upcall.errors import AlreadyAnswered, OverrulesAssumption, RunBeingReplaced, RunNotWaiting, UpcallError
 from upcall.policy.approval import allow_others
 from upcall.policy.authorization import Authorization
 from upcall.policy.deadlines import add_expired, explain_end, refuse_late
@@ -71,6 +71,12 @@ def accept(
         answers = _match(seen, given, access)
     except OverrulesAssumption as error:
         raise OverrulesAssumption(error.question_id, error.assumed, run.id) from error
+    except AlreadyAnswered as error:
+        if not access.owns(run):
+            raise
+        asked = error.question_id
+        hint = f"To continue with another one, fork the run at this question: upcall fork {run.id} {asked} ANSWER"
+        raise AlreadyAnswered(f"{error} {hint}", asked) from error
     assumed = [run.records[each.question_id] for each in answers if run.records[each.question_id].is_provisional]
     if not all(access.may_answer(run, each.question) for each in assumed):
         return Acceptance(refusal=access.refuse_theirs(run), is_intrusion=True)

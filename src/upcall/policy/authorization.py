@@ -253,7 +253,7 @@ class Authorization:
             if resolve_id(name, own) not in own:
                 return UnknownQuestion(name, [each.id for each in known.open_questions])
         if taken := self._find_taken(run, named):
-            return AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
+            return AlreadyAnswered(f"Question {taken} has an answer already; that one stands.", taken)
         return None
 
     def _find_taken(self, run: Run, named: Sequence[str]) -> str | None:

@@ -424,10 +424,8 @@ def _refuse_another(earlier: Answer, value: AnswerValue, question: Question | No
         who = f"{earlier.user or earlier.by.value} at {earlier.answered_at.isoformat()}"
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
             who = f"{earlier.by.value} ({earlier.reason})"
-        raise AlreadyAnswered(
-            f"Question {earlier.question_id} was answered by {who}: {first}. That answer stands. To continue a copy of "
-            f"the run with another answer: upcall fork RUN {earlier.question_id} ANSWER"
-        )
+        asked = earlier.question_id
+        raise AlreadyAnswered(f"Question {asked} was answered by {who}: {first}. That answer stands.", asked)
 
 
 def _is_same(earlier: Answer, value: AnswerValue, question: Question | None) -> bool:

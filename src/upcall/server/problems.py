@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from upcall import errors
+from upcall.lazy_pattern import LazyPattern
 from upcall.server.callers import Forged, NotLoggedIn
 from upcall.server.events import TooManyStreams
 from upcall.server.requests import KeyReused
@@ -46,6 +48,10 @@ _STATUSES: Mapping[type[Exception], int] = {
 }
 """By the class of an error, or the nearest class above it that is here."""
 
+
+_FORK = LazyPattern(r"\bupcall fork (\S+) (\S+) ANSWER((?: --replace| --also \S+=ANSWER)*)")
+_COMMAND = LazyPattern(r"\bupcall (answer|resume|show) ([\w-]+)(?![\w -])")
+_REQUESTS = {"answer": "POST /api/runs/{}/answers", "resume": "POST /api/runs/{}/resume", "show": "GET /api/runs/{}"}
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +103,20 @@ def make_problem(name: str, status: int, detail: str) -> Problem:
 
 
 def respond(problem: Problem) -> JSONResponse:
-    """Send a problem."""
+    """Send a problem to a program; the commands in it become the requests that do the same."""
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
-    return JSONResponse(problem.model_dump(exclude_none=True), problem.status, headers, MEDIA_TYPE)
+    body = problem.model_dump(exclude_none=True) | {"detail": name_requests(problem.detail)}
+    return JSONResponse(body, problem.status, headers, MEDIA_TYPE)
+
+
+def name_requests(text: str) -> str:
+    """Return a message with the commands on a run in it replaced by the requests of the HTTP API that do the same. Any
+    others are left to whoever runs the service."""
+
+    def name_fork(found: re.Match[str]) -> str:
+        run, question, options = found.groups()
+        fields = {"question": question, "answer": "ANSWER"} | ({"replace": True} if "--replace" in options else {})
+        also = {each.removesuffix("=ANSWER"): "ANSWER" for each in options.split() if each.endswith("=ANSWER")}
+        return f"POST /api/runs/{run}/fork {json.dumps(fields | ({'also': also} if also else {}))}"
+
+    return _COMMAND.sub(lambda found: _REQUESTS[found[1]].format(found[2]), _FORK.sub(name_fork, text))

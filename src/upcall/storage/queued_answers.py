@@ -94,9 +94,11 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
         elif before.provisional and not answer.provisional:
             raise OverrulesAssumption(answer.question_id, before.text, run_id)
         elif owned and before.user != answer.user:  # Not even whether it says the same is for them to find out.
-            raise AlreadyAnswered(f"Question {answer.question_id} has an answer already; that one stands.")
+            asked = answer.question_id
+            raise AlreadyAnswered(f"Question {asked} has an answer already; that one stands.", asked)
         elif not before.is_equivalent(answer):
-            raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
+            asked = answer.question_id
+            raise AlreadyAnswered(f"Question {asked} has another answer already; that one stands.", asked)
     return True
 
 
