@@ -41,6 +41,7 @@ from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import (
     AgentFailed,
     AskedOutsideTool,
+    AwaitedValue,
     ConfigurationError,
     SharedAgent,
     StoreUnavailable,
@@ -280,7 +281,7 @@ class Toolset:
             try:
                 with let_question_through():
                     return await cancellable(self._run(home, name, arguments, call_id, token, emit), token)
-            except (AskedOutsideTool, SharedAgent):
+            except (AskedOutsideTool, AwaitedValue, SharedAgent):
                 raise  # That is for the program to mend, not for the model.
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name), kept=call.kept or None)

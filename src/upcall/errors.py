@@ -47,6 +47,10 @@ class UnusableSchema(CallerError, ValueError):
     """No form can show the schema of an answer; the text says why."""
 
 
+class AwaitedValue(CallerError, TypeError):
+    """A tool awaits a call that returns a value, such as `ask_secret`. Nobody was asked."""
+
+
 class TeamNotBuilt(ConfigurationError):
     """The function that builds a team failed, or gave something else."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -10,9 +12,11 @@ import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
+from cryptography.fernet import Fernet
+from pydantic import BaseModel
 from worlds import pausing
 
-from upcall import Answer, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask
+from upcall import Answer, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask, ask_secret
 from upcall.agents.toolset import Tool
 from upcall.errors import UserInputRequired
 from upcall.policy import resolver
@@ -97,6 +101,61 @@ async def test_answer_that_a_tool_returns_is_its_words(tool: Callable[[], Answer
         asked = await app_of(model, tool).start("Do it")
         await app_of(model, tool).answer(asked.id, "eu")
     assert results(model) == ["eu"]
+
+
+async def test_awaited_answer_is_the_answer() -> None:
+    async def release() -> str:
+        """Release it."""
+        where = await ask("Where to?", ["Staging", "Production"])
+        return f"Released to {where.text}."
+
+    with ScriptedModelClient([Call("release"), "Done."]) as model:
+        asked = await app_of(model, release).start("Release it")
+        await app_of(model, release).answer(asked.id, "2")
+    assert results(model) == ["Released to Production."]
+
+
+class Plan(BaseModel):
+    where: str
+
+
+async def await_fields() -> str:
+    """Plan it."""
+    return str(await ask("What is the plan?", schema=Plan))  # type: ignore[misc]
+
+
+async def await_secret() -> str:
+    """Log in."""
+    return await ask_secret("Which password?")  # type: ignore[no-any-return, misc]
+
+
+@pytest.mark.parametrize("tool", [await_fields, await_secret])
+@pytest.mark.parametrize("make", [PausableAgent, AssistantAgent])
+async def test_awaited_value_fails_before_anybody_is_asked(
+    tool: Callable[[], Any], make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    model = ScriptedModelClient([Call(tool.__name__)])
+    app = Upcall(store="runs.db", team=lambda: pausing(make("solo", model, tools=[tool])))
+    run = await app.start("Do it")
+    assert (run.status, run.asked) == (RunStatus.FAILED, {})
+    assert re.search(
+        rf"cannot be awaited, as in {tool.__name__} \(.*test_tool_questions.py, line \d+\)", run.error or ""
+    )
+
+
+async def test_value_of_a_tool_that_awaits_elsewhere_is_returned() -> None:
+    async def plan() -> str:
+        """Plan it."""
+        await asyncio.sleep(0)
+        found = ask("What is the plan?", schema=Plan)
+        await asyncio.sleep(0)
+        return found.where if isinstance(found, Plan) else "none"
+
+    with ScriptedModelClient([Call("plan"), "Done."]) as model:
+        asked = await app_of(model, plan).start("Plan it")
+        await app_of(model, plan).answer(asked.id, {"where": "Oslo"})
+    assert results(model) == ["Oslo"]
 
 
 @pytest.mark.parametrize("tool", [region, region_later])

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from dis import get_instructions
 from functools import cache
 from hashlib import blake2b
-from itertools import count
+from itertools import count, islice
+from types import FrameType
 from typing import Any, TypeVar, overload
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from upcall.errors import AskedOutsideTool, UserInputRequired
+from upcall.errors import AskedOutsideTool, AwaitedValue, UserInputRequired
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.answer_form import AnswerForm, clean_message, describe_type
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, ConsentSubject, OnAsk, Option, Question
@@ -222,10 +224,12 @@ def ask(
         UserInputRequired: the question has to be asked. A tool that catches it is called again all the same.
         AskedOutsideTool: no tool call can wait here.
         UnusableSchema: no form can show the schema.
+        AwaitedValue: with a `schema`, it is awaited; that is for an `Answer` alone, and not needed there either.
     """
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
     if schema is not None:
+        _refuse_await("ask with a schema")
         return _ask_fields(question, schema, context, kind, default, on_ask)
     needed = UserInputRequired(
         question,
@@ -313,7 +317,9 @@ def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
 
     Raises:
         UserInputRequired: the question has to be asked. Do not catch it.
+        AwaitedValue: it is awaited; it returns a text.
     """
+    _refuse_await("ask_secret")
     return find_answer(UserInputRequired(question, options, secret=True)).text
 
 
@@ -330,11 +336,11 @@ def find_answer(needed: UserInputRequired) -> Answer:
         return known
     _require_form(needed)
     if call is None or call.has_ended:
-        asks = one_line(needed.question, _MAX_QUOTED_CHARS)
+        asks, where = one_line(needed.question, _MAX_QUOTED_CHARS), _show(_find_asker())
         raise AskedOutsideTool(
-            f"{asks!r} was asked in {_find_asker()}, outside of a tool call: only the call of a tool can wait for the "
-            "user. Ask in the function of a tool that an agent has, before it returns, and in its own thread or one "
-            "that it starts.",
+            f"{asks!r} was asked in {where}, outside of a tool call: only the call of a tool can wait for the user. "
+            "Ask in the function of a tool that an agent has, before it returns, and in its own thread or one that it "
+            "starts.",
             needed,
         )
     call.asked.append(needed)
@@ -352,11 +358,28 @@ def _require_form(needed: UserInputRequired) -> None:
         AnswerForm.of(describe_type(needed.schema))
 
 
-def _find_asker() -> str:
-    """Return the function that asks, and its line."""
+def _refuse_await(called: str) -> None:
+    """Refuse to ask where the value is awaited. Python would find out that it cannot be once the human has answered.
+
+    Raises:
+        AwaitedValue: what comes after the call of this module is its `await`.
+    """
+    frame = _find_asker()
+    coming = (each.opname for each in get_instructions(frame.f_code) if each.offset >= frame.f_lasti)
+    if "GET_AWAITABLE" in islice(coming, 2):  # The call itself, and what comes after it.
+        raise AwaitedValue(f"{called} returns its value and cannot be awaited, as in {_show(frame)}. Leave out await.")
+
+
+def _find_asker() -> FrameType:
+    """Return the frame of the function that asks."""
     frame = sys._getframe()
     while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
         frame = frame.f_back
+    return frame
+
+
+def _show(frame: FrameType) -> str:
+    """Return the function of a frame, and its line."""
     return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}, line {frame.f_lineno})"
 
 
