@@ -11,12 +11,15 @@ from trips import TRIP, Trip
 from worlds import pausing
 
 from upcall import Answer, PausableAgent, Settings, Upcall, UserInputRequired, ask
+from upcall.questions.question import OnAsk
 from upcall.testing import Call, ScriptedModelClient
 
 COLORS = ["red", "blue"]
 
 
-async def run_tool(tool: Callable[[], str], **questions: Any) -> tuple[str | None, list[str | None]]:
+async def run_tool(
+    tool: Callable[[], str], for_run: OnAsk | None = None, **questions: Any
+) -> tuple[str | None, list[str | None]]:
     """Run a team whose agent calls the tool once; return its result, if it does not wait, and what was assumed."""
     model = ScriptedModelClient([Call(tool.__name__), "Done."])
 
@@ -24,7 +27,7 @@ async def run_tool(tool: Callable[[], str], **questions: Any) -> tuple[str | Non
         return pausing(PausableAgent("solo", model, tools=[tool]))
 
     app = Upcall(store="runs.db", team=make, settings=Settings.read(None, questions=questions))
-    run = await app.start("Go")
+    run = await app.start("Go", on_ask=for_run)
     result = None if run.waiting else next(iter(model.requests[-1].tool_results.values()))
     return result, [each.assumed for each in await app.inbox()]
 
@@ -57,6 +60,15 @@ async def test_tool_waits_where_others_assume() -> None:
 @pytest.mark.parametrize(("do", "result"), [("wait", None), ("assume", "painted red")])
 async def test_rule_of_the_user_comes_before_the_tool(do: str, result: str | None) -> None:
     assert (await run_tool(paint, ask_rules=[{"words": "color", "do": do}]))[0] == result
+
+
+@pytest.mark.parametrize(("rules", "result"), [([], None), ([{"words": "color", "do": "assume"}], "painted red")])
+async def test_wait_for_one_run_comes_before_the_tool(rules: list[dict[str, str]], result: str | None) -> None:
+    assert (await run_tool(paint, for_run="wait", ask_rules=rules))[0] == result
+
+
+async def test_wait_of_the_settings_leaves_it_to_the_tool() -> None:
+    assert (await run_tool(paint, on_ask="wait"))[0] == "painted red"
 
 
 async def test_raised_question_assumes_as_well() -> None:

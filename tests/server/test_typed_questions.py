@@ -80,6 +80,22 @@ async def test_fields_named_like_an_outcome_are_answered_over_http() -> None:
         assert json.loads(stored.answers[0].text) == fields
 
 
+def paint() -> str:
+    """Paint it."""
+    return ask("Which color?", ["red", "blue"], on_ask="assume").text
+
+
+@pytest.mark.slow
+async def test_wait_asked_for_over_http_comes_before_the_tool() -> None:
+    def team() -> Team:
+        return pausing(PausableAgent("solo", ScriptedModelClient([Call("paint"), "Done."]), tools=[paint]))
+
+    async with serving(team) as site, await site.caller("alice") as alice:
+        asked, assumed = await start(alice, on_ask="wait"), await start(alice)
+        assert [each["question"] for each in asked["questions"]] == ["Which color?"]
+        assert assumed["status"] == "completed"
+
+
 async def post(me: httpx.AsyncClient, run: str, **more: Any) -> dict[str, Any]:
     """Make one run of AG-UI; its last event."""
     body = {"threadId": "thread", "runId": run, "messages": [], **more}

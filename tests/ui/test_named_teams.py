@@ -60,6 +60,25 @@ def test_team_of_a_run_is_remembered_by_other_processes() -> None:
     assert ended.json["result"] == "Tested on 3.12"
 
 
+@pytest.mark.slow
+def test_wait_on_the_command_line_comes_before_the_tool() -> None:
+    tool = """
+from upcall import ask
+
+def paint() -> str:
+    "Paint it."
+    return ask("Which color?", ["red", "blue"], on_ask="assume").text
+
+def make_team():
+    model = ScriptedModelClient([Call("paint"), "Painted."])
+    return RoundRobinGroupChat([PausableAgent("painter", model, tools=[paint])], max_turns=1)
+"""
+    Path("paints.py").write_text(MODULE + tool)
+    called = ("run", "Paint it", "--team", "paints:make_team", "--json")
+    assert upcall(*called).json["result"] == "Painted."
+    assert upcall(*called, "--on-ask", "wait").json["questions"]
+
+
 def test_team_loads_its_neighbours_but_shadows_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "modules", {**sys.modules})

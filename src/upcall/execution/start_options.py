@@ -66,7 +66,8 @@ class StartOptions(TypedDict, total=False):
         unattended: whether nobody is there to answer, so that questions get their default, listed in
             `Run.assumptions`; a risk confirmation still waits.
         on_ask: what an agent does that asks: ``wait`` for the answer, or ``assume`` the question's default (or first
-            option) and continue; the question stays in the inbox.
+            option) and continue; the question stays in the inbox. ``wait`` comes before what a tool says of its own
+            question, as the settings' ``on_ask`` does not; their ``ask_rules`` come first.
         expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
         on_expiry: what happens after that; see `Upcall.expire`.
         budget: how much the run may use before it pauses and asks whether it may continue: a text like ``50 calls,

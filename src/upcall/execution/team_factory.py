@@ -29,7 +29,7 @@ from upcall.execution.model_clients import DEMO, ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
 from upcall.execution.start_options import StartOptions, read_facts
 from upcall.execution.workspaces import refuse_unusable
-from upcall.options import ExecutorOptions, Options, PinnedTeamOptions, ResolutionOptions, WorkKind
+from upcall.options import AskRule, ExecutorOptions, Options, PinnedTeamOptions, ResolutionOptions, WorkKind
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
@@ -196,6 +196,10 @@ class TeamFactory:
         team = None if self.is_own else self._pin_team(run_id, options, known_plan)
         named = NamedTeam(name=self._named, account=identity.account()) if self._named else None
         chosen = _choose(ResolutionOptions, settings, options)
+        if (
+            options.get("on_ask") == "wait"
+        ):  # Chosen for this run, unlike the default: it comes before what a tool says.
+            chosen["ask_rules"] = [*chosen["ask_rules"], AskRule(do="wait")]
         priority = options.get("priority") or 0
         is_open = options.get("open") or False
         return RunConfig(**chosen, priority=priority, facts=facts, team=team, named_team=named, open=is_open)

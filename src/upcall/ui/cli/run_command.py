@@ -66,7 +66,7 @@ class RunCommand(Command):
         self._team = self._given_team = team
         self._config, self._given = config, {name: dict(values) for name, values in settings.items()}
         program = Program.for_call(
-            store=self._find_given("store", "path"), config=config, user=self._find_given("users", "user")
+            store=self.find_given("store", "path"), config=config, user=self.find_given("users", "user")
         )
         super().__init__(as_json=as_json, debug=debug, program=program)
         self.run_id: str | None = None
@@ -83,13 +83,13 @@ class RunCommand(Command):
         self.is_interactive = self.is_interactive and not detach
         return self
 
-    def _find_given(self, section: str, name: str) -> Any:
+    def find_given(self, section: str, name: str) -> Any:
         """Return what the command line sets, if it does."""
         return self._given.get(section, {}).get(name)
 
     def open(self) -> None:
         """See `Command`."""
-        self.screen.plain = bool(self._find_given(*_PLAIN) or os.environ.get(variable(_PLAIN)))
+        self.screen.plain = bool(self.find_given(*_PLAIN) or os.environ.get(variable(_PLAIN)))
         if self._is_at_work and not self.as_json:
             self.screen.show_activity()
         from upcall.ui.cli.agreeing import read_settings
@@ -148,8 +148,8 @@ class RunCommand(Command):
         from upcall.options import ExecutorOptions
 
         settings = self.app.settings.with_options(pinned.choose(ExecutorOptions))
-        if self._find_given("models", "model") is None:
-            settings = settings.with_model_of(run.config.team, self._find_given("models", "base_url"))
+        if self.find_given("models", "model") is None:
+            settings = settings.with_model_of(run.config.team, self.find_given("models", "base_url"))
         team = run.config.select_team(None)
         self._use(settings, self.app.store, team)
 

@@ -70,7 +70,7 @@ def run(
     with command.work(detach=detach):
         options: StartOptions = {"workspace": workspace, "documents": docs or (), "run_id": run_id}
         options["priority"], options["open"] = priority, everybody or None
-        options["budget"] = budget
+        options["budget"], options["on_ask"] = budget, command.find_given("questions", "on_ask")
         if submit:
             command.submit(command.app.submit(task, **options))
         else:
