@@ -23,7 +23,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.transcript import EntryKind
-from upcall.testing import LoopbackServer
+from upcall.testing import Fail, LoopbackServer, Raw, Reply
 
 IN_TIME = {"c2": True, "c20": False}
 """Calls, and whether their answers came before the notes were made; in a replay all answers are known."""
@@ -85,6 +85,29 @@ async def test_small_model_gets_excerpts_without_calls(tmp_path: Path, serve: Se
     assert run.usage["reader"].model_calls == reader.made
     entries = (await app.log.transcript(run.id)).entries
     assert sum("Calls made: read (" in each.text for each in entries if each.kind is EntryKind.THOUGHT) > 3
+
+
+IN_STREAM = 'data: {"error": {"code": "context_length_exceeded", "message": "Provider returned error"}}\n\n'
+RATE = "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 33030. The input must be reduced."
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Fail(400, "tokens in request more than max tokens allowed"),
+        Fail(413, "request_too_large"),
+        Fail(429, RATE),
+        Fail(500, "context shift is disabled"),
+        Raw('{"error": {"message": "Context size has been exceeded."}}'),
+        Raw(IN_STREAM),
+    ],
+    ids=["400", "413", "429", "500", "200", "stream"],
+)
+async def test_refusal_in_any_form_leads_to_notes(tmp_path: Path, serve: Serve, refusal: Reply) -> None:
+    reader = Reader(known=None, calls=40, asks="none", refusal=refusal)
+    _, run = await read_all(reader, serve(reader), tmp_path)
+    assert (run.status, run.result, run.error) == (RunStatus.COMPLETED, "Read.", None)
+    assert (reader.refused, reader.noted > 0) == (1, True)
 
 
 async def test_compaction_off_ends_at_the_refusal(tmp_path: Path, serve: Serve) -> None:

@@ -59,6 +59,7 @@ class Reader:
         small: whether it is a small model, which writes no notes.
         nested: whether it works for another agent.
         dies: the part in which the process is killed.
+        refusal: what a request that is too long gets, in place of OpenAI's words.
     """
 
     calls: int = CALLS
@@ -73,6 +74,7 @@ class Reader:
     small: bool = False
     nested: bool = False
     dies: int = 0
+    refusal: Reply | None = None
     refused: int = 0
     noted: int = 0
     made: int = 0
@@ -106,7 +108,9 @@ class Reader:
         size = len(json.dumps(request.messages)) // 4
         if size > WINDOW:
             self.refused += 1
-            return Fail(400, f"This model's maximum context length is {WINDOW} tokens; you sent {size}.")
+            return self.refusal or Fail(
+                400, f"This model's maximum context length is {WINDOW} tokens; you sent {size}."
+            )
         text = str(request.messages[-1]["content"])
         if "notes of an agent" in text:
             self.noted += 1

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import FrameType
 
+from upcall.autogen.overflow_words import is_over_rate_alone, is_overflow
 from upcall.errors import (
     AgentFailed,
     ConversationTooLong,
@@ -312,26 +313,12 @@ def _url(error: Exception) -> str:
 
 def _is_overflow(error: Exception, status: object, reason: str) -> bool:
     refused = status in (None, 400, 413, 422, 500) and (status is not None or isinstance(error, ServerError))
-    return status == _TOO_LARGE or (refused and is_overflow(reason))
+    over_rate = status in (403, 429) and is_over_rate_alone(reason)
+    return status == _TOO_LARGE or over_rate or (refused and is_overflow(reason))
 
 
 _TOO_LARGE = 413
 """Whatever the words: proxies send a web page with it."""
-
-
-_OVERFLOW = LazyPattern(
-    r"context.{0,12}(?:length|window|size|limit)|maximum context|(?:prompt|input|conversation|request) (?:is|was) too "
-    r"(?:long|large)|too many (?:input |prompt )?tokens|reduce the length|longer than the (?:model|maximum)"
-    r"|exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |model'?s? )*(?:context|token|number of tokens|input)"
-    r"|(?:input|prompt) (?:token count|tokens|length)|maximum (?:allowed )?(?:input|prompt|number of tokens)"
-    r"|tokens? limit exceeded|content'?: string too long|exceeds? max(?:imum)? length"
-    r"|range of input length|body too large"
-)
-
-
-def is_overflow(words: str) -> bool:
-    """Return whether a refusal says that the conversation is longer than what the model takes."""
-    return bool(_OVERFLOW.search(words.lower()))
 
 
 _NO_PATH = LazyPattern(r"unexpected endpoint|cannot post|unknown (?:request )?url", re.IGNORECASE)
@@ -404,7 +391,10 @@ def words_of(error: object) -> str:
         where = ".".join(map(str, error["loc"])) if isinstance(error.get("loc"), list) else ""  # FastAPI's, of a field.
         metadata = error.get("metadata")
         raw = words_of(metadata.get("raw")) if isinstance(metadata, Mapping) else ""  # OpenRouter's, of the provider.
-        return ": ".join(each for each in (where, reason, raw if raw != reason else "") if each)
+        words = ": ".join(each for each in (where, reason, raw if raw != reason else "") if each)
+        # A proxy may put words of its own beside the name of the provider's error.
+        names = [] if is_overflow(words) else [error.get("code"), error.get("type")]
+        return " ".join([words, *(f"({each})" for each in names if isinstance(each, str) and is_overflow(each))][:2])
     if isinstance(error, list):
         return "; ".join(filter(None, map(words_of, error)))
     if not isinstance(error, str):

@@ -14,9 +14,9 @@ import re
 from collections.abc import Container, Iterable
 from copy import deepcopy
 
-from upcall.autogen.model_errors import is_overflow
 from upcall.autogen.openai_client.mends import MENDS, Mend, drop, drop_in_items
 from upcall.autogen.openai_client.requests import JsonObject
+from upcall.autogen.overflow_words import is_overflow
 from upcall.lazy_pattern import LazyPattern
 
 REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501, 503})

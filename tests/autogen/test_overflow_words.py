@@ -1,0 +1,81 @@
+"""Refusals, in the words of servers that users reported: which are of a conversation that is too long."""
+
+from __future__ import annotations
+
+import pytest
+
+from upcall.autogen.overflow_words import is_overflow
+
+TOO_LONG = """
+prompt is too long: 213462 tokens > 200000 maximum
+Extra usage is required for long context requests.
+input length and `max_tokens` exceed context limit: 170636 + 34048 > 200000, decrease input length or `max_tokens`
+Your input exceeds the context window of this model. Please adjust your input and try again.
+Invalid 'input[7].output': string too long. Expected a string with maximum length 10485760, but got a longer one
+Invalid 'messages': array too long. Expected an array with maximum length 2048, but got another
+Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens.
+Requested token count exceeds the model's maximum context length of 131072 tokens
+This model's maximum context length is 262144 tokens. However, you requested 0 output tokens
+'max_tokens' is too large: 16384. This model's maximum context length is 32768 tokens and your request has 30000
+max_tokens must be at least 1, got -4043.
+The decoder prompt (length 5020) is longer than the maximum model length of 4096.
+The decoder prompt (length 5020) exceeds the maximum model length of 4096.
+request (4267 tokens) exceeds the available context size (4096 tokens), try increasing it
+context shift is disabled
+Context size has been exceeded.
+input is too large to process. increase the physical batch size (current batch size: 512)
+Trying to keep the first 5000 tokens when context the overflows. However, the context length is only 4096
+The number of tokens to keep from the initial prompt is greater than the context length
+Cannot truncate prompt with n_keep (4116) >= n_ctx (4096)
+prompt too long; exceeded max context length by 4242 tokens
+The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)
+This model's maximum prompt length is 131072 but the request contains 537812 tokens
+Please reduce the length of the messages or completion.
+Input length 131090 exceeds the maximum allowed input length of 131072 tokens.
+The input (5000 tokens) is longer than the model's context length (4096 tokens).
+prompt token count of 130000 exceeds the limit of 128000
+invalid params, context window exceeds limit
+Your request exceeded model token limit: 262144 (requested: 270000)
+Prompt contains 140000 tokens and 0 draft tokens, too large for model with 131072 maximum context length
+tokens in request more than max tokens allowed
+Prompt exceeds max length
+<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]
+Total tokens of image and text exceed max message tokens.
+total message size 10176584 exceeds limit 2097152
+`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 100 `max_new_tokens`
+Requested tokens (2083) exceed context window of 2048
+Prompt length 9000 is greater than max_seq_len 8192
+The sum of prompt length (5000.0), query length (0) should not exceed max_num_tokens (4096)
+Prefill context too large for available memory (pre-chunk guard at 192 tokens, kv_len=37056)
+Request too large for model in organization on tokens per minute (TPM): Limit 6000, Requested 9000
+input characters limit is 819200
+输入长度超过模型限制
+Prompt 超长
+""".strip().splitlines()
+
+OTHER = """
+Too many tokens per day, please wait before trying again.
+This request exceeds the limit of 30000 tokens per minute
+daily token limit exceeded
+Prompt tokens limit exceeded: 26000 > 11000. To increase, upgrade to a paid account
+max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens
+max_tokens is too large: 100000. This model supports at most 16384 completion tokens
+max_completion_tokens exceeds the model's maximum output token limit 16384
+budget_tokens exceeds the maximum number of tokens
+Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024
+Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 130 instead.
+Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with maximum length 40
+Invalid 'input[3].id': string too long. Expected a string with maximum length 64
+messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes
+context window management is not supported
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("words", TOO_LONG)
+def test_refusal_of_a_long_conversation_is_known(words: str) -> None:
+    assert is_overflow(words)
+
+
+@pytest.mark.parametrize("words", OTHER)
+def test_refusal_of_something_else_is_no_overflow(words: str) -> None:
+    assert not is_overflow(words)
