@@ -10,7 +10,7 @@ import pytest
 
 from upcall.errors import AnswerRefused, FieldsRefused, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.elicitation import UnusableRequest, answer_request, digest_request
+from upcall.questions.elicitation import UnusableRequest, ValueForm, answer_request, digest_request
 from upcall.questions.matching import AnswerValue, parse_answer
 from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, question_fields, tool_context
@@ -238,6 +238,36 @@ def test_texts_of_a_form_hide_nothing() -> None:
     (shown,) = asked.answer_form.fields
     assert (shown.title, shown.description) == ("Name", "Your name")
     assert result["content"] == {"x": "a\u202e"}
+
+
+NAMED = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+SIZED = {"properties": {"size": {"type": "integer"}}, "required": ["size"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"$ref": "#/definitions/Form", "definitions": {"Form": NAMED}}, {"name": "Ann"}),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/Form"}, "Form": NAMED}}, {"name": "Ann"}),
+        ({"allOf": [NAMED, SIZED]}, {"name": "Ann", "size": 3}),
+        ({**NAMED, "allOf": [SIZED]}, {"name": "Ann", "size": 3}),
+    ],
+    ids=["ref", "ref of a ref", "all of", "fields and all of"],
+)
+def test_form_behind_a_reference_is_asked_whole(schema: dict[str, Any], answer: dict[str, Any]) -> None:
+    result, (asked,) = talk({**form({}), "requestedSchema": schema}, answer)
+    assert result == {"action": "accept", "content": answer}
+    assert asked.answer_form is not None
+    assert {each.name for each in asked.answer_form.fields if each.required} == {*answer}
+    value = ValueForm(schema)
+    assert value.has_fields
+    assert value.read(parse_answer(asked, answer)) == (answer, None)
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "#/$defs/Gone"}, {"$ref": "#"}, {"type": "string"}, {"anyOf": [NAMED]}])
+def test_form_that_is_no_object_gets_no_empty_yes(schema: dict[str, Any]) -> None:
+    with pytest.raises(UnusableRequest, match="not an object"):
+        talk({**form({}), "requestedSchema": schema}, "yes")
 
 
 def test_form_without_fields_asks_for_a_yes() -> None:

@@ -695,7 +695,11 @@ class _SchemaReader:
             others = [each for each, _ in kinds if not _is_null(each)]
             nulls = [may_be_null or _is_null(each) for each, may_be_null in kinds]
             nullable |= all(nulls) if word == "allOf" else any(nulls)
-            if len(others) == 1:
+            if word == "allOf" and others and all("properties" in each for each in others):
+                from upcall.questions.json_values import merge_objects
+
+                found = merge_objects([*others, rest])
+            elif len(others) == 1:
                 found = {**others[0], **rest}
             elif word != "allOf" and others and all("const" in each for each in others):
                 found = {**rest, "oneOf": others}

@@ -23,7 +23,7 @@ from upcall.errors import UnusableSchema, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.answer_form import AnswerForm
 from upcall.questions.elicited_form import ElicitedForm
-from upcall.questions.json_values import find_problem, is_entangled
+from upcall.questions.json_values import find_problem, is_entangled, resolve_root
 from upcall.questions.question import MAX_LABEL_CHARS, ClarificationType, Option, Side
 from upcall.questions.tool_context import find_answer
 from upcall.text import one_line, quote, shorten, unify_minus
@@ -33,6 +33,8 @@ ElicitResult: TypeAlias = dict[str, Any]
 
 MAX_MESSAGE_CHARS = 2_000
 MAX_URL_CHARS = 1_000
+
+_MADE_OF_OTHERS = ("$ref", "allOf", "anyOf", "oneOf")
 
 _YES, _NO = "elicitation:yes", "elicitation:no"
 
@@ -157,7 +159,10 @@ def _check_address(url: str) -> tuple[str, str]:
 
 def _answer_form(request: _Request, server: str, where: str) -> ElicitResult:
     asks = _introduce(server, "asks", request.message)
-    if not request.requested_schema.get("properties"):
+    whole = resolve_root(request.requested_schema)
+    if not whole.get("properties"):
+        if whole.get("type", "object") != "object" or any(each in whole for each in _MADE_OF_OTHERS):
+            raise UnusableRequest("its form cannot be shown (it is not an object with fields)")
         options = [Option(label="Yes", id=_YES, side=Side.YES), Option(label="No", id=_NO, side=Side.NO)]
         answer = _find(asks, options, f"Yes accepts it.{where}")
         return {"action": "accept", "content": {}} if _read_choice(answer, options) == _YES else _refusal(answer)
@@ -188,7 +193,7 @@ class ValueForm:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._schema = dict(schema)
+        schema = self._schema = resolve_root(schema)
         self.has_fields = schema.get("type") == "object" or "properties" in schema
         """Whether it is an object, whose schema is that of the answer."""
         try:

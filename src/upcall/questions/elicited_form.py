@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from upcall.errors import UnusableSchema
 from upcall.questions.answer_form import MAX_SCHEMA_CHARS, AnswerForm
-from upcall.questions.json_values import find_problem, is_entangled, look_up
+from upcall.questions.json_values import find_problem, is_entangled, look_up, resolve_root
 from upcall.text import CONTROLS, one_line, unify_minus
 
 _Schema: TypeAlias = dict[str, Any]
@@ -69,6 +69,7 @@ class ElicitedForm:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         if len(json.dumps(schema)) > MAX_SCHEMA_CHARS or is_entangled(schema):
             raise UnusableSchema("it is too long, or has too many alternatives in one another")
+        schema = resolve_root(schema)
         properties, required = schema["properties"], schema.get("required")
         if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
             raise UnusableSchema("its fields have no schema")

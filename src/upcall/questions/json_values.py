@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,8 @@ MAX_FORMAT_CHARS = 2_000
 
 _MAX_ALTERNATIVES = 300
 """How many schemas may apply to one value."""
+
+_MAX_REFERENCES = 20
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
@@ -51,6 +53,35 @@ def look_up(reference: str, root: Mapping[str, Any]) -> Any:
     for part in reference.split("/")[1:]:
         target = target.get(part) if isinstance(target, dict) else None
     return target
+
+
+def merge_objects(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one schema of an object that is what all of these describe: it has the fields of each. Of other words the
+    last one's count."""
+    merged = {word: each for part in parts for word, each in part.items()}
+    if "properties" in merged:
+        merged["properties"] = {name: each for part in parts for name, each in part.get("properties", {}).items()}
+        merged["required"] = [*dict.fromkeys(name for part in parts for name in part.get("required") or ())]
+    return merged
+
+
+def resolve_root(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema of an object without a reference, or ``allOf``, at its root: it is that of which it is made.
+
+    What refers to nothing, or in a circle, is returned as it is.
+    """
+    found = dict(schema)
+    for _ in range(_MAX_REFERENCES):
+        if "$ref" in found:
+            parts = [look_up(str(found.pop("$ref")), schema), found]
+        elif "allOf" in found:
+            parts = [*found.pop("allOf"), found]
+        else:
+            return found
+        if not all(isinstance(each, dict) for each in parts):
+            break
+        found = merge_objects(parts)
+    return dict(schema)
 
 
 def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
