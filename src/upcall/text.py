@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterable
 from typing import NewType
 
 from upcall.lazy_pattern import LazyPattern
+
+BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""How a file that says its encoding begins, and which that is; the longer marks first."""
 
 QUOTE_MARK = "| "
 """Begins each line of a command or a diff that a question quotes. Nothing breaks or reflows those lines."""
@@ -147,6 +157,13 @@ def _fit(pieces: list[str], room: int) -> list[str]:
 
 def _code(char: str) -> str:
     return char.encode("unicode_escape").decode()
+
+
+def decode(data: bytes) -> str:
+    """Decode what a file holds: by its byte order mark, which is not of the text, else as UTF-8; what is neither is
+    replaced. Windows PowerShell, say, writes UTF-16."""
+    encoding = next((encoding for mark, encoding in BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8")
+    return data.decode(encoding, errors="replace")
 
 
 def is_blank(text: str) -> bool:

@@ -34,6 +34,12 @@ def test_instructions_at_the_top_come_first(project: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_instructions_of_windows_read_as_written(project: Path, encoding: str) -> None:
+    (project / "AGENTS.md").write_bytes("Use tabs.\r\nGrüße\r\n".encode(encoding))
+    assert list_read(project)[0] == ("AGENTS.md", "| Use tabs.\n| Grüße", 0)
+
+
 def test_long_instructions_are_cut_in_all(project: Path) -> None:
     (project / "AGENTS.md").write_text("x" * (MAX_CHARS - 4))
     assert [each[2] for each in list_read(project)] == [0, len("Use tabs.") - 4]

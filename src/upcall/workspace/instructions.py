@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upcall.prompts.contexts import ProjectInstruction
 from upcall.runs.file_changes import CACHES
-from upcall.text import quote
+from upcall.text import decode, quote
 from upcall.workspace.folder import Folder
 from upcall.workspace.later import ENVIRONMENTS
 
@@ -29,7 +29,7 @@ def read_instructions(folder: Path) -> Sequence[ProjectInstruction]:
     for place in _list_places(files.root):
         try:
             with files.open(place) as file:
-                text = file.read(MAX_BYTES).decode(errors="replace").strip()
+                text = "\n".join(decode(file.read(MAX_BYTES)).splitlines()).strip()
         except (OSError, ValueError):  # A link that leads out, a folder, a file that nobody may read.
             continue
         if not text:

@@ -6,7 +6,6 @@ A reader sees files of strangers. It has limits of its own, and any format beyon
 
 from __future__ import annotations
 
-import codecs
 import csv
 import html
 import io
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from upcall.lazy_pattern import LazyPattern
+from upcall.text import BYTE_ORDER_MARKS
 
 MAX_FILE_BYTES = 100_000_000
 MAX_TEXT_CHARS = 20_000_000
@@ -111,7 +111,7 @@ def decode(data: bytes) -> str:
     Raises:
         NotReadable: they are not text.
     """
-    for mark, encoding in _MARKS:
+    for mark, encoding in BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
     try:
@@ -122,15 +122,6 @@ def decode(data: bytes) -> str:
     if "\0" in head or len(_CONTROL.findall(head)) > len(head) // 20:
         raise NotReadable("is not text")
     return text
-
-
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 
 
 def _guess_encoding(data: bytes) -> str:
