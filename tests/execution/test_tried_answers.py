@@ -33,7 +33,9 @@ from tried_shop import RUN, Shop
 from upcall import Run, RunStatus, Settings, Upcall, ask, effect_free
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.errors import CallerError, UnknownRun
+from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.worth import RunWorth
+from upcall.storage.store import RunStore
 from upcall.testing import Call, Request, ScriptedModelClient
 
 FIRST = {"question": "Which first?", "options": ["A", "B"]}
@@ -107,7 +109,7 @@ async def test_trial_killed_anywhere_is_continued(tmp_path: Path, dies: int) -> 
     assert made.returncode == -9, made.stderr
     assert verdicts(await shop.app.worth.measure(RUN)) == shop.truth
     assert shop.deployed == deployed
-    assert not [each for each in await shop.app.list() if not each.is_final]
+    assert not [each for each in await shop.app.store.list() if not each.is_final]
 
 
 async def test_trial_of_a_model_by_chance_is_unknown(tmp_path: Path) -> None:
@@ -118,7 +120,29 @@ async def test_trial_of_a_model_by_chance_is_unknown(tmp_path: Path) -> None:
 
 async def test_trial_leaves_nothing_for_the_human(tmp_path: Path) -> None:
     shop, _ = await measured(tmp_path, "call", "nothing", "left")
-    assert {each.status for each in await shop.app.list()} == {RunStatus.COMPLETED, RunStatus.CANCELLED}
+    assert {each.status for each in await shop.app.store.list()} == {RunStatus.COMPLETED, RunStatus.CANCELLED}
+
+
+async def test_trial_bill_reads_the_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(tmp_path, ["nothing", "nothing", "result"])
+    await shop.run()
+    read, found = RunStore.bare_checkpoints, list[str]()
+
+    async def count(store: RunStore, run_id: str) -> Sequence[Checkpoint]:
+        found.append(run_id)
+        return await read(store, run_id)
+
+    monkeypatch.setattr(RunStore, "bare_checkpoints", count)
+    assert len((await shop.app.worth.read(RUN)).questions) == 3
+    assert found == [RUN]
+
+
+async def test_trial_bill_that_was_read_is_measured(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, ["result", "nothing", "nothing"])
+    await shop.run()
+    known = await shop.app.worth.read(RUN)
+    assert verdicts(await shop.app.worth.measure(known)) == shop.truth
+    assert verdicts(known) == [None] * 3
 
 
 # -- what is not tried ------------------------------------------------------------------------------------------------
@@ -298,7 +322,7 @@ async def test_trial_stops_at_a_question_nobody_answered() -> None:
     app = Upcall(team=team, store="runs.db")
     worth = await worth_of(app, "SQLite")
     assert worth.questions[0].reason == "it asks something else, which nobody has answered"
-    assert not [each for each in await app.list() if each.waiting]
+    assert not [each for each in await app.store.list() if each.waiting]
 
 
 async def test_trial_makes_no_call_that_asks() -> None:
@@ -414,7 +438,7 @@ async def test_trial_only_where_a_question_was_asked(*, replaces: bool) -> None:
     worth = await app.worth.measure(fork.id)
     reason = f"it was asked in run {run.id}, which this was forked from: try it there"
     assert [each.reason for each in worth.questions] == [reason] * 2
-    assert not [each for each in await app.list() if each.config.trial]
+    assert not [each for each in await app.store.list() if each.config.trial]
 
 
 async def test_trial_of_a_question_that_a_fork_asked_itself() -> None:
@@ -437,7 +461,7 @@ async def test_trial_that_asks_somebody_else() -> None:
     run = await app.answer(run.id, "X", user="bob")
     worth = await app.worth.measure(run.id, user="alice")
     assert worth.questions[0].reason == "it asks what is bob's to answer"
-    assert not [each for each in await app.list() if each.waiting]
+    assert not [each for each in await app.store.list() if each.waiting]
 
 
 async def test_trial_that_fails_to_be_answered_is_ended() -> None:
@@ -450,7 +474,7 @@ async def test_trial_that_fails_to_be_answered_is_ended() -> None:
     trials = replace(app.worth, door=replace(app.worth.door, answer=fail))
     with pytest.raises(OSError, match="full"):
         await trials.measure(run.id)
-    assert [each.status for each in await app.list() if each.config.trial] == [RunStatus.CANCELLED]
+    assert [each.status for each in await app.store.list() if each.config.trial] == [RunStatus.CANCELLED]
 
 
 async def cut_off_at_a_question(app: Upcall, run: Run) -> Run:
@@ -462,7 +486,7 @@ async def cut_off_at_a_question(app: Upcall, run: Run) -> Run:
     trials = replace(app.worth, door=replace(app.worth.door, answer=die))
     with pytest.raises(asyncio.CancelledError):
         await trials.measure(run.id)
-    (trial,) = [each for each in await app.list() if each.waiting]
+    (trial,) = [each for each in await app.store.list() if each.waiting]
     return trial
 
 
@@ -498,9 +522,9 @@ async def test_trial_of_an_earlier_attempt_is_ended(monkeypatch: pytest.MonkeyPa
         patched.setattr("upcall.execution.trials.Trials._clear", die)
         with pytest.raises(asyncio.CancelledError):
             await app.worth.measure(run.id)
-    assert [each.status for each in await app.list() if each.waiting]
+    assert [each.status for each in await app.store.list() if each.waiting]
     await app.worth.measure(run.id)
-    assert not [each for each in await app.list() if each.waiting]
+    assert not [each for each in await app.store.list() if each.waiting]
 
 
 async def test_trial_begun_by_another_process_meanwhile() -> None:

@@ -29,11 +29,11 @@ from upcall.errors import (
 from upcall.execution.access import RunAccess
 from upcall.execution.driver import Driver, Stream
 from upcall.execution.forks import (
+    ForkPlaces,
     ForkPoint,
     copy_workspace,
     forget_replies,
     fork_run,
-    locate_fork,
     plan_fork,
     sign_effects,
 )
@@ -162,7 +162,9 @@ class Forker:
         """Find out whether the fork can be made, without a change to anything."""
         if wanted.others and not wanted.replace:
             raise CallerError("Several other answers at once are for a branch in the place of its run (replace=True).")
-        of, point = await locate_fork(access, wanted.run_id, wanted.question_id, wanted.others, replaces=wanted.replace)
+        of, point = await ForkPlaces(access, replaces=wanted.replace).locate(
+            wanted.run_id, wanted.question_id, wanted.others
+        )
         run = of.run
         named = sorted(resolve_id(each, [*run.asked]) for each in (wanted.question_id, *wanted.others))
         if twice := [each for each, count in Counter(named).items() if count > 1]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from upcall.autogen.messages import ANSWERS, answer_message, list_answers, message_answers
 from upcall.errors import CallerError, require_type
@@ -457,7 +457,7 @@ def _find_dependent(
     """Return the first point with what may depend on the answers at all of them; the calls that are to be made again
     are no records of it."""
     point = points[0]
-    later = checkpoints[checkpoints.index(point.checkpoint) + 1 :]
+    later = checkpoints[_place(checkpoints, point) + 1 :]
     origins = [
         Origin(
             question=each.question,
@@ -475,37 +475,73 @@ def _find_dependent(
     return replace(point, records=left.records, dependent=dependent)
 
 
-async def locate_fork(
-    access: RunAccess, run_id: str, question_id: str, others: Iterable[str] = (), *, replaces: bool = False
-) -> tuple[StoredRun, ForkPoint]:
-    """Find where to fork, and in which run: the shared part of a fork is stored with the run above it. One that is to
-    take the place of its run leaves that run itself, also in what it shares. Of several questions, it is forked at the
-    one that was asked first."""
-    require_type("question_id", question_id, str, "the id of a question")
-    wanted = run_id
-    while True:
-        stored = await access.load_owned(wanted, "fork")
-        run = stored.run
-        if run.config.is_external:
-            raise CallerError(f"The askers of run {run.id} are other programs; a fork could not repeat their work.")
-        checkpoints = await load_timeline(access.store, run, is_whole=replaces)
-        if (await access.store.load_head(run.id)).version != stored.version:
-            continue  # Answered meanwhile, it has other checkpoints.
-        ids = _add_duplicates(run, [question_id, *others])
-        found = [find_fork_point(run, checkpoints, stored.records, each) for each in ids]
-        points = [each for each in found if each is not None]
-        if len(points) == len(found):
-            points.sort(key=lambda point: _order(run, checkpoints, point))
-            point = _find_dependent(points, run.id, checkpoints, stored.records, replaces=replaces)
-            undone = await count_reversed(access.store, run.id)
-            _refuse_undone(run, point, undone)
-            (left,) = leave_out_reversed([EarlierWork("", point.records)], run.id, undone)
-            return stored, replace(point, records=left.records)
-        if run.forked_from is None or replaces:
-            raise CallerError(
-                f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer stored."
-            )
-        wanted = run.forked_from
+class _Timeline(NamedTuple):
+    """A run as it was loaded, its checkpoints, and how often which of its calls was taken back."""
+
+    stored: StoredRun
+    checkpoints: Sequence[Checkpoint]
+    undone: Counter[str]
+
+
+@dataclass(frozen=True)
+class ForkPlaces:
+    """Finds where to fork a run at its questions. Each run is read once.
+
+    Args:
+        access: a user's rights at the store.
+        replaces: whether the fork is to take the place of its run.
+        bare: whether the states of the teams are left out: enough to plan a fork, not to begin one.
+    """
+
+    access: RunAccess
+    replaces: bool = False
+    bare: bool = False
+    _timelines: dict[str, _Timeline] = field(default_factory=dict)
+
+    async def locate(self, run_id: str, question_id: str, others: Iterable[str] = ()) -> tuple[StoredRun, ForkPoint]:
+        """Find where to fork, and in which run: the shared part of a fork is stored with the run above it. One that is
+        to take the place of its run leaves that run itself, also in what it shares. Of several questions, it is forked
+        at the one that was asked first.
+
+        Raises:
+            UnknownRun, NotAllowed: the run is not there, or somebody else's.
+            CallerError: it cannot be forked there.
+        """
+        require_type("question_id", question_id, str, "the id of a question")
+        wanted = run_id
+        while True:
+            stored, checkpoints, undone = await self._load(wanted)
+            run = stored.run
+            ids = _add_duplicates(run, [question_id, *others])
+            found = [find_fork_point(run, checkpoints, stored.records, each) for each in ids]
+            points = [each for each in found if each is not None]
+            if len(points) == len(found):
+                points.sort(key=lambda point: _order(run, checkpoints, point))
+                point = _find_dependent(points, run.id, checkpoints, stored.records, replaces=self.replaces)
+                _refuse_undone(run, point, undone)
+                (left,) = leave_out_reversed([EarlierWork("", point.records)], run.id, undone)
+                return stored, replace(point, records=left.records)
+            if run.forked_from is None or self.replaces:
+                raise CallerError(
+                    f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer "
+                    "stored."
+                )
+            wanted = run.forked_from
+
+    async def _load(self, run_id: str) -> _Timeline:
+        if run_id in self._timelines:
+            return self._timelines[run_id]
+        store = self.access.store
+        while True:
+            stored = await self.access.load_owned(run_id, "fork")
+            run = stored.run
+            if run.config.is_external:
+                raise CallerError(f"The askers of run {run.id} are other programs; a fork could not repeat their work.")
+            checkpoints = await load_timeline(store, run, bare=self.bare, is_whole=self.replaces)
+            undone = await count_reversed(store, run.id)
+            if (await store.load_head(run.id)).version == stored.version:  # Else it was answered meanwhile.
+                found = self._timelines[run_id] = _Timeline(stored, checkpoints, undone)
+                return found
 
 
 def _refuse_undone(run: Run, point: ForkPoint, undone: Counter[str]) -> None:
@@ -535,9 +571,14 @@ def _add_duplicates(run: Run, question_ids: Sequence[str]) -> list[str]:
     return [*found]
 
 
+def _place(checkpoints: Sequence[Checkpoint], point: ForkPoint) -> int:
+    """Return which of the checkpoints a point has: itself, since two without the states of their teams may be equal."""
+    return next(number for number, each in enumerate(checkpoints) if each is point.checkpoint)
+
+
 def _order(run: Run, checkpoints: Sequence[Checkpoint], point: ForkPoint) -> tuple[int, bool, int]:
     """Return what the points of a run are ordered by: their checkpoints, whether these bring the answers, and when they
     were answered."""
     places = [each.question_id for each in run.answers]
     place = places.index(point.question.id) if point.question.id in places else len(places)
-    return checkpoints.index(point.checkpoint), point.how == "found", place
+    return _place(checkpoints, point), point.how == "found", place

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from upcall.autogen.tried_calls import REFUSED
 from upcall.errors import AnswerError, CallerError, NotAllowed, UnknownRun
 from upcall.execution.access import RunAccess
 from upcall.execution.earlier_work import list_calls_left
-from upcall.execution.forks import locate_fork, plan_fork, show_call
+from upcall.execution.forks import ForkPlaces, plan_fork, show_call
 from upcall.policy.duplicates import repeat_answer
 from upcall.policy.same_question import is_same_question
 from upcall.questions.answer import Answer, AnsweredBy
@@ -48,7 +49,7 @@ from upcall.runs.worth import (
     why_unrepeated,
     why_untried,
 )
-from upcall.storage.asked_topics import record_trial
+from upcall.storage.asked_topics import read_trials, record_trial
 from upcall.storage.store import RunStore
 
 MAX_PAUSES = 50
@@ -90,13 +91,14 @@ async def read_worth(access: RunAccess, run_id: str) -> RunWorth:
     if run.config.is_external or run.config.trial:
         what = "has questions of other programs" if run.config.is_external else "is itself a trial of another answer"
         raise CallerError(f"Run {run.id} {what}; no other answer can be tried in it.")
-    tried = await _list_tried(access.store, run.id)
+    tried = await access.store.database.read(partial(read_trials, run_id=run.id))
+    places = ForkPlaces(access, bare=True)
     asked = [pair for pair in run.clarification_history if is_by_human(pair[1])]
-    return RunWorth(run.id, tuple([await _read_question(access, run, *pair, tried) for pair in asked]))
+    return RunWorth(run.id, tuple([await _read_question(places, run, *pair, tried) for pair in asked]))
 
 
 async def _read_question(
-    access: RunAccess, run: Run, question: Question, answer: Answer, tried: Mapping[str, Sequence[QuestionTried]]
+    places: ForkPlaces, run: Run, question: Question, answer: Answer, tried: Mapping[str, Sequence[QuestionTried]]
 ) -> QuestionWorth:
     others, why, cost = list_others(question, answer), why_untried(question), TrialCost()
     if not others:
@@ -105,17 +107,17 @@ async def _read_question(
         pass  # What it cost is no longer of interest, nor whether it can be forked.
     else:
         try:
-            cost = await _find_cost(access, run, question, len(others) + 1)
+            cost = await _find_cost(places, run, question, len(others) + 1)
         except (CallerError, NotAllowed) as error:
             others, why = (), str(error)
     found = QuestionWorth(question, answer, others, reason=why, cost=cost)
     return found if question.id not in tried else _merge(found, tried[question.id][-1])
 
 
-async def _find_cost(access: RunAccess, run: Run, question: Question, times: int) -> TrialCost:
-    await _refuse_shared(access.store, run, question)
-    of, point = await locate_fork(access, run.id, question.id)
-    await access.require_answerable(of.run, question)
+async def _find_cost(places: ForkPlaces, run: Run, question: Question, times: int) -> TrialCost:
+    await _refuse_shared(places.access.store, run, question)
+    of, point = await places.locate(run.id, question.id)
+    await places.access.require_answerable(of.run, question)
     if point.dependent is None:
         raise CallerError("not all of the run's work was kept (the setting store.journals)")
     plan = plan_fork(of.run, point)
@@ -159,14 +161,6 @@ def _merge(worth: QuestionWorth, tried: QuestionTried) -> QuestionWorth:
     )
 
 
-async def _list_tried(store: RunStore, run_id: str) -> Mapping[str, list[QuestionTried]]:
-    found: dict[str, list[QuestionTried]] = {}
-    for entry in await store.events.read(run_id, types=(QuestionTried,)):
-        if isinstance(entry.event, QuestionTried):
-            found.setdefault(entry.event.question, []).append(entry.event)
-    return found
-
-
 @dataclass(frozen=True)
 class Trials:
     """Tries the other answers to the questions of a run.
@@ -185,7 +179,7 @@ class Trials:
         """Try what was not tried yet, question by question. Each verdict is stored at once: whoever is interrupted
         continues from there, and a trial that was cut off from its journal."""
         run = (await self.access.load_owned(worth.run_id, "fork")).run
-        tried = await _list_tried(self.access.store, run.id)
+        tried = await self.access.store.database.read(partial(read_trials, run_id=run.id))
         done = []
         for each in worth.questions:
             if each.is_to_try:

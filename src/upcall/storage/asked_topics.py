@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -62,7 +62,7 @@ async def record_trial(database: Database, run: Run, event: QuestionTried, *, co
 
     def work(connection: Connection) -> QuestionTried:
         lock_run(connection, run.id)
-        known = [each for each in _read_trials(connection, run.id) if each.question == event.question]
+        known = read_trials(connection, run.id).get(event.question)
         last = known[-1] if known else None
         found = last if last is not None and last.verdict is not TrialVerdict.UNKNOWN else event
         if (
@@ -79,10 +79,14 @@ async def record_trial(database: Database, run: Run, event: QuestionTried, *, co
     return await database.write(work)
 
 
-def _read_trials(connection: Connection, run_id: str) -> Sequence[QuestionTried]:
+def read_trials(connection: Connection, run_id: str) -> Mapping[str, Sequence[QuestionTried]]:
+    """Return what came of trying other answers to the questions of a run, by question, oldest first."""
     chosen, named = choose_kinds((QuestionTried,))
-    entries = read_entries(connection, ["run_id = :run_id", *chosen], {"run_id": run_id, **named})
-    return [each.event for each in entries if isinstance(each.event, QuestionTried)]
+    found: dict[str, list[QuestionTried]] = {}
+    for entry in read_entries(connection, ["run_id = :run_id", *chosen], {"run_id": run_id, **named}):
+        if isinstance(entry.event, QuestionTried):
+            found.setdefault(entry.event.question, []).append(entry.event)
+    return found
 
 
 def _count_needless(connection: Connection, run: Run, tried: QuestionTried) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace as change
 from typing import TYPE_CHECKING
 
 from upcall.execution.branches import BranchRow, list_branches
-from upcall.execution.forks import ForkPlan, compare_runs, load_branch, locate_fork, plan_fork, sign_effects
+from upcall.execution.forks import ForkPlaces, ForkPlan, compare_runs, load_branch, plan_fork, sign_effects
 from upcall.execution.replacing import plan_reversal
 from upcall.subjects.subject import Subject
 
@@ -43,7 +43,7 @@ class RunForks(Subject):
             UnknownRun, NotAllowed, CallerError: as from `Upcall.fork`.
         """
         access = self.access_of(user)
-        stored, point = await locate_fork(access, run_id, question_id, also, replaces=replace)
+        stored, point = await ForkPlaces(access, replaces=replace, bare=True).locate(run_id, question_id, also)
         plan = plan_fork(stored.run, point)
         if not replace:
             return plan

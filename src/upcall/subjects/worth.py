@@ -34,20 +34,20 @@ class QuestionTrials(Subject):
 
     async def measure(
         self,
-        run_id: str,
+        run: str | RunWorth,
         *,
         user: str | None = None,
         on_verdict: Callable[[QuestionWorth], None] = lambda _: None,
     ) -> RunWorth:
         """Try the other answers to the questions of a completed run, each in a fork that makes no call with an effect,
-        and return what came of it; `read` says before what that may cost. Each verdict is stored with the run at once,
-        and given to `on_verdict`. What is known is not tried again; what is unknown is. Whoever was interrupted calls
-        this again.
+        and return what came of it. `run` is its id, or what `read` returned of it, which says what this may cost. Each
+        verdict is stored with the run at once, and given to `on_verdict`. What is known is not tried again; what is
+        unknown is. Whoever was interrupted calls this again.
 
         Raises:
             UnknownRun, NotAllowed, CallerError: as from `read`.
             RunBusy: another process is at one of the trials.
         """
         access = self.access_of(user)
-        worth = await read_worth(access, run_id)
+        worth = run if isinstance(run, RunWorth) else await read_worth(access, run)
         return await Trials(access, self.door, self.counts).measure(worth, on_verdict)

@@ -238,7 +238,7 @@ def worth(
         if is_to_try:
             if known.model_calls and not command.as_json:
                 command.screen.note(f"This may take about {known.model_calls} model calls")
-            known = signals.run(command.app.worth.measure(found.id))
+            known = signals.run(command.app.worth.measure(known))
         command.print(known.as_json(), known.lines)
         if not known.questions and not command.as_json:
             command.note_empty("No question of this run was answered by you")
