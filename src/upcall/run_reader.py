@@ -74,9 +74,9 @@ class RunReader:
         only: RunFilter = EVERY_RUN,
     ) -> RunPage:
         """Return all runs, or those that a user sees, newest first; of these those that a filter lets through. With a
-        limit, return a page after the run `before`; the page names where the next one starts, in ``next``. With a
-        filter it may have fewer runs than the limit all the same: a page looks at some thousand runs at most. Damaged
-        runs are listed in ``damaged``.
+        limit, return a page after the run `before`; the page names where the next one starts, in ``next``. It may have
+        fewer runs than the limit all the same: with a filter a page looks at some thousand runs at most, and the trials
+        of other answers (`Upcall.worth`) are left out. Damaged runs are listed in ``damaged``.
 
         Raises:
             UnknownRun: there is no run `before`.

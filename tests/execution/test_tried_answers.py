@@ -123,6 +123,16 @@ async def test_trial_leaves_nothing_for_the_human(tmp_path: Path) -> None:
     assert {each.status for each in await shop.app.store.list()} == {RunStatus.COMPLETED, RunStatus.CANCELLED}
 
 
+async def test_trial_is_listed_with_its_run_alone(tmp_path: Path) -> None:
+    shop, worth = await measured(tmp_path, "result", "nothing", "nothing")
+    tried = {trial for each in worth.questions for trial in each.trials}
+    assert [each.id for each in await shop.app.list()] == [RUN]
+    assert {each.run.id for each in await shop.app.forks.tree(RUN)} == {RUN, *tried}
+    first = await shop.app.list(limit=1)
+    assert (first, first.next is None) == ([], False)
+    assert [each.id for each in await shop.app.list(limit=50, before=first.next)] == [RUN]
+
+
 async def test_trial_bill_reads_the_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(tmp_path, ["nothing", "nothing", "result"])
     await shop.run()

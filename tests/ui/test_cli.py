@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import signal
@@ -15,7 +16,9 @@ import pytest
 from scenario import ASK, TASK, WRITE, model, script, upcall
 from seed_texts import BLOCKS
 from settings_files import write_settings
+from tried_shop import RUN, Shop
 
+from upcall.runs.worth import RunWorth
 from upcall.testing import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Say
 from upcall.testing.server import LoopbackServer
 
@@ -190,6 +193,19 @@ def test_answer_that_is_no_option_is_refused_with_them() -> None:
     assert ended.status == 2
     assert "1. A, 2. B" in ended.error
     assert still["status"] == "awaiting_clarification"
+
+
+def test_list_leaves_trials_out_and_worth_names_them(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, ["result", "nothing", "nothing"])
+
+    async def measure() -> RunWorth:
+        await shop.run()
+        return await shop.app.worth.measure(RUN)
+
+    tried, store = asyncio.run(measure()), ("--store", str(tmp_path / "runs.db"))
+    assert [each["run_id"] for each in upcall("list", "--json", *store).json] == [RUN]
+    shown = upcall("worth", RUN, "--json", *store).json["questions"]
+    assert [each["trials"] for each in shown] == [[*each.trials] for each in tried.questions]
 
 
 @pytest.mark.slow

@@ -193,8 +193,9 @@ class Authorization:
         return Viewer(self.user, frozenset((*own, *roles, EVERYBODY)))
 
     def all_seen(self, page: RunPage) -> RunPage:
-        """Filter the runs to those that the user sees, as they see them."""
-        seen = RunPage(self.restrict(run) for run in page if self.sees(run))
+        """Filter the runs to those that the user sees, as they see them. Trials are no runs of anybody: who asks what
+        came of another answer finds them among the branches of its run."""
+        seen = RunPage(self.restrict(run) for run in page if run.config.trial is None and self.sees(run))
         seen.damaged, seen.next = page.damaged, page.next
         return seen
 
