@@ -90,6 +90,7 @@ DECISIONS = {
     "POST /runs/{run_id}/fork": Right.FORK,
     "POST /api/runs/{run_id}/fork": Right.FORK,
     "GET /api/runs/{run_id}/fork": Right.ACT,
+    "GET /api/runs/{run_id}/worth": Right.ACT,
     **{
         f"POST {at}/{act}": Right.ACT
         for at in ("/runs/{run_id}", "/api/runs/{run_id}")

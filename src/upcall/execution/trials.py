@@ -78,6 +78,25 @@ class _Judgement(NamedTuple):
     reason: str
 
 
+class KnownWorth(NamedTuple):
+    """A question that the human answered, and what came of trying other answers to it, the last time."""
+
+    question: Question
+    answer: Answer
+    tried: QuestionTried
+
+
+async def list_known_worth(access: RunAccess, run_id: str) -> Sequence[KnownWorth]:
+    """List what is known of the worth of a run's questions, oldest first.
+
+    Raises:
+        UnknownRun, NotAllowed: it is not there, or somebody else's.
+    """
+    run = await access.find_whole(run_id, "show")
+    tried = await access.store.database.read(partial(read_trials, run_id=run.id))
+    return [KnownWorth(*pair, tried[pair[0].id][-1]) for pair in run.clarification_history if pair[0].id in tried]
+
+
 async def read_worth(access: RunAccess, run_id: str) -> RunWorth:
     """Return what is known of the worth of a run's questions, and what trying other answers may cost.
 

@@ -155,6 +155,12 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
         forks, user = service.app_for(caller).forks, caller.user
         return (await forks.plan(run_id, question, replace=replace, also=also or (), user=user)).as_json()
 
+    @router.get("/runs/{run_id}/worth")
+    async def show_worth(run_id: str, caller: CurrentUser) -> dict[str, JsonValue]:
+        """Show whether other answers to the questions of a completed run would have changed its result, as far as that
+        was tried, and what trying them may cost."""
+        return (await service.app_for(caller).worth.read(run_id, user=caller.user)).as_json()
+
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: CurrentUser) -> RunBody:
         """End a run for good."""

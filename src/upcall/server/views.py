@@ -131,6 +131,7 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
         "agents": () if run.restricted else list_rows(run, conversation, mine),
         "changes": changes,
         "branches": () if run.restricted else await app.forks.tree(run.id, user=caller.user),
+        "worth": () if run.restricted else await app.worth.list_known(run.id, user=caller.user),
         "undoes": _find_undone(list_standing(changes)),
         "usage": _cost(service, run),
         "done": find_done_steps_of(run, run.plan) if run.plan is not None else (),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from upcall.execution.trials import Door, Trials, read_worth
+from upcall.execution.trials import Door, KnownWorth, Trials, list_known_worth, read_worth
 from upcall.runs.worth import QuestionWorth, RunWorth
 from upcall.subjects.subject import Subject
 
@@ -31,6 +31,14 @@ class QuestionTrials(Subject):
             CallerError: it is not completed, or is no run of a team of its own.
         """
         return await read_worth(self.access_of(user), run_id)
+
+    async def list_known(self, run_id: str, *, user: str | None = None) -> Sequence[KnownWorth]:
+        """List what is known already of the questions of any run, oldest first. Nothing but its log is read.
+
+        Raises:
+            UnknownRun, NotAllowed: it is not there, or somebody else's.
+        """
+        return await list_known_worth(self.access_of(user), run_id)
 
     async def measure(
         self,
