@@ -592,6 +592,16 @@ def test_secret_comes_from_standard_input_and_is_never_shown(server: LoopbackSer
 
 
 @pytest.mark.slow
+def test_secret_of_a_branch_comes_from_standard_input(server: LoopbackServer) -> None:
+    run_id = upcall("run", "Deploy it", "--json").json["run_id"]
+    question_id = upcall("show", run_id, "--json").json["questions"][0]["id"]
+    branch = upcall("fork", run_id, question_id, "-", given=f"{SECRET}\n", UPCALL_TEAM__VERBOSE="true")
+    assert (branch.status, Path("password.txt").read_text()) == (0, SECRET)
+    files = b"".join(path.read_bytes() for path in Path().glob("upcall.db*"))
+    assert SECRET not in branch.out + branch.err + repr(files)
+
+
+@pytest.mark.slow
 def test_on_a_terminal_a_secret_is_not_echoed(server: LoopbackServer, terminal: Terminal) -> None:
     child = terminal.start("run", "Deploy it")
     child.expect_exact(PROMPT)

@@ -153,6 +153,31 @@ async def test_completion_with_a_secret_is_refused(monkeypatch: pytest.MonkeyPat
         assert (refused.status_code, words in refused.text, "sk-1" in refused.text) == (400, True, False)
 
 
+@pytest.mark.parametrize("how", ["", "replace"])
+async def test_secret_sent_for_a_branch_is_drawn_nowhere(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    async with serving(ask_for_key) as site, await site.caller() as client:
+        run = await start(client)
+        at, key = f"/runs/{run['run_id']}", run["questions"][0]["id"]
+        await client.post(f"/api{at}/answers", json={"answers": {key: "sk-1"}})
+        await settle(client, run["run_id"])
+        sent = {"question": key, "answer": "sk-2", "key": "one", "how": how, "also": key, "also_answer": "sk-3"}
+        refused = await client.post(f"{at}/fork", data=sent, headers={"Accept": "text/html"})
+        assert (refused.status_code, "sk-" in refused.text) == (422 if how else 400, False)
+        assert ("given two answers" if how else "which no page shows") in refused.text
+
+
+async def test_secret_that_was_declined_has_no_branch_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    async with serving(ask_for_key) as site, await site.caller() as client:
+        run = await start(client)
+        at, key = f"/runs/{run['run_id']}", run["questions"][0]["id"]
+        await client.post(f"{at}/answers", data={"question": key, "act": "declined"})
+        await settle(client, run["run_id"])
+        page = (await client.get(at, headers={"Accept": "text/html"})).text
+        assert ("Your key?" in page, "/fork" in page) == (True, False)
+
+
 def serve() -> Any:
     return serve_apart("--team", "own_booking:make_team", "--store", "runs.db", UPCALL_QUESTIONS__ON_ASK="assume")
 

@@ -21,8 +21,7 @@ from upcall.server.many_answers import Filled, read_answers
 from upcall.server.service import Caller, Service
 
 SECRET_AMONG = (
-    "A secret is among the answers, which this page would show. Whoever runs this service completes it, at the command "
-    "line."
+    "A secret is among the answers, which no page shows. Whoever runs this service gives them at the command line."
 )
 
 

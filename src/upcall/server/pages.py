@@ -129,11 +129,18 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         caller: Caller, run_id: str, answers: Mapping[str, str], wrong: UpcallError | None = None
     ) -> Response:
         """Show what other answers would cost, in the place of their run and beside it, before anything is done. While
-        others are about to replace theirs, only these can be given."""
+        others are about to replace theirs, only these can be given.
+
+        Raises:
+            UpcallError: a secret is among them, which is drawn nowhere: what is wrong, if anything is.
+        """
         app = service.app_for(caller)
         run = await app.get(run_id, user=caller.user)
         if run.replacing and {*answers} != {*run.replacing}:
             return RedirectResponse(f"/runs/{run.id}#replacing", 303)
+        changes = list_changed(run, answers)
+        if any(each.question.secret for each in changes):
+            raise wrong or CallerError(SECRET_AMONG)
         first, *others = answers
         is_over, may_stand = run.replaced_by is not None, not (others or run.replacing)
         shown = render(
@@ -144,7 +151,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             replacing=None
             if is_over
             else await app.forks.plan(run.id, first, replace=True, also=others, user=caller.user),
-            changes=list_changed(run, answers),
+            changes=changes,
             wrong=wrong,
             key=identity.new_id(),
         )

@@ -62,14 +62,17 @@ def _add(by_id: dict[str, str | Answer], question_id: str, value: str | Answer) 
 
 def _read_value(asked: Sequence[Question], value: str) -> str:
     """Read one answer; for a known question, a number selects an option."""
-    text = _read_input() if value == FROM_INPUT else value
+    text = read_text(value)
     if len(asked) != 1:
         return text
     return read_numbers(asked[0], text, str if value == FROM_INPUT else shlex.quote)
 
 
-def _read_input() -> str:
-    """Read all of standard input; on a terminal one line, without echo."""
+def read_text(value: str) -> str:
+    """Return the text of an argument; where it stands for standard input, all of that, on a terminal one line without
+    echo."""
+    if value != FROM_INPUT:
+        return value
     if sys.stdin.isatty():
         from getpass import getpass
 

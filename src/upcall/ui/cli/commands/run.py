@@ -165,7 +165,10 @@ def fork(
         str,
         typer.Argument(metavar="QUESTION", help="The question to answer differently: its id, or its first characters."),
     ],
-    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The new answer.")] = None,
+    answer: Annotated[
+        str | None,
+        typer.Argument(metavar="ANSWER", help="The new answer; - reads it from standard input (for secrets)."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is kept and what is done again.")] = False,
     workspace: Annotated[Path | None, typer.Option(help="Folder for the fork's files [a copy of the run's].")] = None,
     replace: Annotated[
@@ -203,6 +206,9 @@ def fork(
             raise CallerError("--bill says which effects may stay: it goes with --keep-effects.")
         if keep_effects and not replace:
             raise CallerError("--keep-effects is about what the branch would take back: it goes with --replace.")
+        from upcall.ui.cli.answer_arguments import read_text
+
+        answer = read_text(answer)
         kept: bool | str = False
         if keep_effects:
             from upcall.ui.cli.keeping_effects import agree_to_effects
