@@ -37,7 +37,7 @@ from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields, digest_messa
 from upcall.autogen.openai_client.apis import INSTEAD, Api, choose_api, is_refused_here
 from upcall.autogen.openai_client.connections import OPTIONS, Connections
 from upcall.autogen.openai_client.exchange import exchange
-from upcall.autogen.openai_client.mends import STALE
+from upcall.autogen.openai_client.mends import OF_CONVERSATION, STALE
 from upcall.autogen.openai_client.options import write_options
 from upcall.autogen.openai_client.refusals import read_refusal
 from upcall.autogen.openai_client.reply_parts import Piece
@@ -403,7 +403,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         return self._rules
 
     def _learn(self, names: Sequence[str]) -> None:
-        self._rules += [each for each in names if each not in self._rules and each != STALE]
+        self._rules += [each for each in names if each not in self._rules and each not in OF_CONVERSATION]
         notes = current_scope().model_notes
         if notes is not None:
             notes.rules[self.server_and_model] = [*self._rules]

@@ -353,7 +353,16 @@ _UNSUPPORTED = (
 )
 
 STALE: Final = "reasoning that it sent before and can no longer read"
-"""The name of the mend that is about the conversation, not the server: it is not remembered."""
+
+CROWDED: Final = Mend(
+    "max_tokens beside so long a conversation",
+    _words(r"max_(?:completion_|output_|new_)?tokens|(?:in the|requested \d+) (?:output|completion)"),
+    lambda body: max([drop(each)(body) for each in ("max_tokens", "max_completion_tokens", "max_output_tokens")]),
+)
+"""What is left out of a request that is too long because of it: without, a server takes what room is left."""
+
+OF_CONVERSATION: Final = frozenset({STALE, CROWDED.name})
+"""The names of mends that are about the conversation, not the server: they are not remembered."""
 
 MENDS: Final = {
     mend.name: mend

@@ -14,7 +14,7 @@ import re
 from collections.abc import Container, Iterable
 from copy import deepcopy
 
-from upcall.autogen.openai_client.mends import MENDS, Mend, drop, drop_in_items
+from upcall.autogen.openai_client.mends import CROWDED, MENDS, Mend, drop, drop_in_items
 from upcall.autogen.openai_client.requests import JsonObject
 from upcall.autogen.overflow_words import is_overflow
 from upcall.lazy_pattern import LazyPattern
@@ -63,7 +63,10 @@ def find_mends(body: JsonObject, status: int | None, words: str, tried: Containe
     if status is not None and status not in REFUSALS:
         return []
     lower = words.lower()
-    if is_overflow(lower) or _NO_MATTER_OF_FORM.search(lower):
+    if is_overflow(lower):
+        helps = CROWDED.name not in tried and CROWDED.words.search(lower) and CROWDED.apply(deepcopy(body))
+        return [CROWDED.name] if helps else []
+    if _NO_MATTER_OF_FORM.search(lower):
         return []
     named = [key for key in body if key not in _NEEDED and re.search(rf"\b{re.escape(key.lower())}\b", lower)]
     if (in_items := _IN_ITEMS.search(lower)) and in_items[1] not in _NEEDED_IN_ITEMS:
@@ -93,8 +96,8 @@ _NEEDED_IN_ITEMS = frozenset({"type", "role", "content", "summary", "call_id", "
 
 
 def _find(name: str) -> Mend:
-    if name in MENDS:
-        return MENDS[name]
+    if name in MENDS or name == CROWDED.name:
+        return MENDS.get(name, CROWDED)
     is_of_items = name.endswith(_OF_ITEMS)
     return Mend(name, re.compile(""), drop_in_items(name.removesuffix(_OF_ITEMS)) if is_of_items else drop(name))
 
