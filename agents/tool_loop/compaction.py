@@ -185,8 +185,8 @@ class Compactor:
         use = measure_context(self._parts.model_client, replaced)
         if not steps or use is None or use.used < window * LEAST_GAIN:
             return None
-        given = [messages[number].content for number in _list_tasks(turn, end)]
-        task = "\n\n".join(shorten_middle(each, room // 4) for each in given if isinstance(each, str))
+        given = [_read_text(messages[number]) for number in _list_tasks(turn, end)]
+        task = "\n\n".join(shorten_middle(each, room // 4) for each in given)
         return _OlderPart(window, end, kept, steps, task or "(it is not known)")
 
     def _find_end(self, messages: Sequence[LLMMessage], begin: int, room: int) -> int:
@@ -282,6 +282,12 @@ def _is_given(message: LLMMessage) -> bool:
     return isinstance(message, UserMessage) and message.source != REMINDER
 
 
+def _read_text(message: LLMMessage) -> str:
+    """Return what a message says in words: in place of an image, that there is one."""
+    parts = [message.content] if isinstance(message.content, str) else message.content
+    return "\n".join(each if isinstance(each, str) else "(an image)" for each in parts)
+
+
 def _list_tasks(turn: Turn, end: int) -> list[int]:
     """List the messages before `end` that gave the agent its tasks: at first, and in this turn."""
     given = [number for number, each in enumerate(turn.messages[:end]) if _is_given(each)]
@@ -316,7 +322,7 @@ def _describe(message: LLMMessage, room: int, is_kept: bool) -> Iterator[str]:
                     yield f"The result of {result.name}{failed}: {shorten_middle(result.content, room)}"
         case UserMessage():
             if not is_kept and message.source != REMINDER:
-                yield f"{message.source} wrote: {message.content if isinstance(message.content, str) else '(an image)'}"
+                yield f"{message.source} wrote: {_read_text(message)}"
         case _:
             return
 
@@ -339,8 +345,8 @@ def _list_steps(messages: Iterable[LLMMessage], kept: Collection[int]) -> list[H
                         steps.append(Happening(label, result.content, result.name))
             case AssistantMessage(content=str() as text) if number not in kept:
                 steps.append(Happening("It wrote", text))
-            case UserMessage(content=str() as text) if number not in kept and message.source != REMINDER:
-                steps.append(Happening(f"{message.source} wrote", text))
+            case UserMessage() if number not in kept and message.source != REMINDER:
+                steps.append(Happening(f"{message.source} wrote", _read_text(message)))
             case _:
                 pass
     return steps

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import compacting_process
 import pytest
+from autogen_agentchat.messages import MultiModalMessage
+from autogen_core import Image
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, UserMessage
 from compacting_process import CALLS, RUN, TASK, Reader, facts_in, planted
 from conversation import soon
 from forked import run_python
+from PIL import Image as Picture
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents.tool_loop.turn import Compaction
@@ -23,7 +26,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.transcript import EntryKind
-from upcall.testing import Fail, LoopbackServer, Raw, Reply
+from upcall.testing import Fail, LoopbackServer, Raw, Reply, Request
 
 IN_TIME = {"c2": True, "c20": False}
 """Calls, and whether their answers came before the notes were made; in a replay all answers are known."""
@@ -115,6 +118,22 @@ async def test_compaction_off_ends_at_the_refusal(tmp_path: Path, serve: Serve) 
     _, run = await read_all(reader, serve(reader), tmp_path)
     assert (run.status, reader.noted, reader.refused) == (RunStatus.FAILED, 0, 1)
     assert "longer than the model takes" in (run.error or "")
+
+
+async def test_compaction_of_a_task_with_an_image_knows_its_words(tmp_path: Path) -> None:
+    reader, asked = Reader(calls=40, asks="none"), list[str]()
+
+    def reply(request: Request) -> Reply:
+        asked.append(str(request.messages[-1]["content"]))
+        return reader.reply(request)
+
+    with LoopbackServer(reply) as server:
+        app = Upcall(team=reader.team(server.base_url), store=tmp_path / "runs.db")
+        task = MultiModalMessage(content=[TASK, Image(Picture.new("RGB", (2, 2)))], source="user")
+        run = await soon(app.start([task]))
+    assert (run.result, reader.noted > 0) == ("Read.", True)
+    assert all("TASK-WORD" in each for each in asked if "notes of an agent" in each)
+    assert "TASK-WORD" in json.dumps(reader.last)
 
 
 @pytest.mark.parametrize("several", [2, 5])
