@@ -46,14 +46,13 @@ from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.model_size import is_small
 from upcall.autogen.scope import current_scope
 from upcall.autogen.truncated_replies import end_text_circle
-from upcall.autogen.usage import add_usage
+from upcall.autogen.usage import BYTES_PER_TOKEN, add_usage
 from upcall.errors import ConversationTooLong
 from upcall.questions.answer import Answer
 from upcall.questions.approval import Allowed, read_decision
 from upcall.questions.question import Question
 from upcall.text import shorten, shorten_middle
 
-BYTES_PER_TOKEN = 4
 RECENT_SHARE = 0.25
 """How much of the window the latest messages may take, which stay as they are."""
 

@@ -40,7 +40,7 @@ class UsageLimits(BaseModel, frozen=True, extra="forbid", defer_build=True):
     tokens: Annotated[
         AtLeastOne | None,
         About(
-            "tokens sent to models and written by them, as their servers count them",
+            "tokens sent to models and written by them, as their servers count them; estimated where one does not",
             when="when tokens are what you pay for, or a long run must not go on unnoticed",
             shown="no limit",
         ),

@@ -120,7 +120,7 @@ async def test_compaction_off_ends_at_the_refusal(tmp_path: Path, serve: Serve) 
     assert "longer than the model takes" in (run.error or "")
 
 
-async def test_compaction_of_a_task_with_an_image_knows_its_words(tmp_path: Path) -> None:
+async def test_compaction_knows_the_words_beside_an_image(tmp_path: Path) -> None:
     reader, asked = Reader(calls=40, asks="none"), list[str]()
 
     def reply(request: Request) -> Reply:

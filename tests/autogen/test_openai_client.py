@@ -238,7 +238,7 @@ async def test_overflow_is_not_tried_again_and_names_a_remedy(words: str) -> Non
     "words",
     [
         "'max_tokens' is too large: 8192. This model's maximum context length is 8192 tokens and your request has 30",
-        "maximum context length is 8192 tokens. However, you requested about 8222 (30 of text input, 8192 in the output)",
+        "maximum context length is 8192 tokens. However, you requested 8222 (30 of text input, 8192 in the output)",
         "maximum context length is 8192 tokens. However, you requested 8192 output tokens and your prompt has 30",
         "`inputs` tokens + `max_new_tokens` must be <= 8192. Given: 30 `inputs` tokens and 8192 `max_new_tokens`",
     ],
@@ -516,6 +516,30 @@ async def test_stream_of_a_wrapped_client_ends_with_its_reply() -> None:
     assert items[:-1] == ["Do", "ne."]
     assert isinstance(items[-1], CreateResult)
     assert items[-1].usage.prompt_tokens == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"usage": {"input_tokens": 20, "cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}},
+        {"usage": {"prompt_tokens": None, "total_tokens": 107, "completion_tokens": 7}},
+        {"x_groq": {"usage": {"prompt_tokens": 100}}},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 100}}]},
+        {
+            "usage": {
+                "prompt_tokens": 100,
+                "prompt_tokens_details": {"cached_tokens": 80},
+                "cache_read_input_tokens": 80,
+            }
+        },
+    ],
+    ids=["Anthropic", "total", "Groq", "Moonshot", "OpenAI"],
+)
+async def test_usage_of_a_stream_is_read_wherever_it_stands(fields: dict[str, Any]) -> None:
+    chunks = [chunk({"content": DONE}), {**chunk({}, "stop"), **fields}]
+    with ZooServer(Behaviour("x", "x", chunks=chunks)) as server:
+        reply, _ = await ask(ours(server.base_url), stream=True)
+    assert (reply.content, reply.usage.prompt_tokens) == (DONE, 100)
 
 
 async def test_json_of_a_class_is_requested_by_its_schema() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -17,13 +18,13 @@ from budget_process import RUN, World
 from conversation import soon
 from forked import run_python
 
-from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
+from upcall import OpenAICompatibleClient, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.budget import MAX_AMOUNT, UsageLimits, parse_budget
 from upcall.errors import AnswerRefused, CallerError, ConfigurationError
 from upcall.execution.demo import TASKS
 from upcall.runs.budget import AS_MUCH_AGAIN, STOP
 from upcall.runs.transcript import EntryKind
-from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
+from upcall.testing import Call, Calls, LoopbackServer, Raw, Reply, Request, ScriptedModelClient
 
 WHOLE = 2 + 2 * 4
 """Calls of the whole run: two of the lead, and four of each coder."""
@@ -107,6 +108,30 @@ async def test_budget_of_tokens_counts_calls_in_flight(tmp_path: Path) -> None:
         assert run.budget is not None
         assert run.budget.spent.calls - before <= 2  # The coders call side by side.
     assert (run.result, world.count()) == ("Done.", WHOLE)
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 0, "completion_tokens": 0}, None])
+async def test_budget_of_tokens_holds_without_a_count(usage: dict[str, int] | None) -> None:
+    async def work(step: int) -> str:
+        """Work on."""
+        return f"worked at {step}, " * 50
+
+    def respond(request: Request) -> Reply:
+        step = len(request.messages)
+        made = {"name": "work", "arguments": json.dumps({"step": step})}
+        calls = [{"id": f"c{step}", "type": "function", "function": made}]
+        choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": calls}}
+        return Raw(json.dumps({"object": "chat.completion", "choices": [choice], "usage": usage}))
+
+    def team() -> Team:
+        client = OpenAICompatibleClient("m", base_url=server.base_url, api_key="k")
+        return RoundRobinGroupChat([PausableAgent("a", client, tools=[work])], max_turns=1)
+
+    with LoopbackServer(respond) as server:
+        run = await soon(Upcall(team=team, store="runs.db").start("Do it", budget="2k tokens, 30 calls"))
+    assert ([each.header for each in run.questions], run.error) == (["Budget"], None)
+    assert run.budget is not None
+    assert 2_000 <= run.budget.spent.tokens < 5_000
 
 
 async def test_budget_of_time_passes_while_a_team_works(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from upcall.autogen.record_buffer import Check, RecordBuffer, WriteRecords
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
 from upcall.autogen.tried_calls import NO_TRIAL, CallsOfRun
+from upcall.autogen.usage import usage_to_count
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.lazy_pattern import LazyPattern
 from upcall.runs.call_paths import CallPath
@@ -199,7 +200,7 @@ class Journal:
                 number = self._counts.get(asker, 0)
                 with self._flying((*current_path(), (agent, ""))):
                     fetched = await (fetch() if archive is None else archive.find_or_request(name, fetch))
-                spent |= {} if budget is None else budget.count(agent, fetched.usage)
+                spent |= {} if budget is None else budget.count(agent, usage_to_count(messages, fetched))
             reply = _sendable_reply(fetched)
             kept = None if notes is None else notes.fields.find(reply.content)
             returned = None if kept is None else kept.to_json()

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from autogen_core.models import RequestUsage
+from collections.abc import Sequence
+
+from autogen_core import FunctionCall
+from autogen_core.models import CreateResult, FunctionExecutionResult, LLMMessage, RequestUsage
+
+BYTES_PER_TOKEN = 4
+"""How many bytes of text make a token, for estimates."""
 
 
 def add_usage(one: RequestUsage, other: RequestUsage) -> RequestUsage:
@@ -11,3 +17,28 @@ def add_usage(one: RequestUsage, other: RequestUsage) -> RequestUsage:
         prompt_tokens=one.prompt_tokens + other.prompt_tokens,
         completion_tokens=one.completion_tokens + other.completion_tokens,
     )
+
+
+def usage_to_count(messages: Sequence[LLMMessage], reply: CreateResult) -> RequestUsage:
+    """Return what a reply took, for a budget: as its server counts, else an estimate by the texts alone. A server that
+    does not count would be one without a limit."""
+    counted = reply.usage.prompt_tokens or reply.usage.completion_tokens
+    if counted or reply.cached or not reply.content:
+        return reply.usage
+    sent = sum(_count_bytes(each.content) for each in messages)
+    written = _count_bytes(reply.content) + _count_bytes(reply.thought or "")
+    return RequestUsage(-(-sent // BYTES_PER_TOKEN), -(-written // BYTES_PER_TOKEN))
+
+
+def _count_bytes(content: object) -> int:
+    match content:
+        case str():
+            return len(content.encode(errors="replace"))
+        case list():
+            return sum(map(_count_bytes, content))
+        case FunctionCall():
+            return _count_bytes(content.name) + _count_bytes(content.arguments)
+        case FunctionExecutionResult():
+            return _count_bytes(content.content)
+        case _:
+            return 0

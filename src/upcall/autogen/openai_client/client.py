@@ -63,7 +63,7 @@ from upcall.autogen.openai_client.server_rules import (
 )
 from upcall.autogen.scope import current_scope
 from upcall.autogen.thoughts import PartKind, ReplyPart, ThoughtSplitter
-from upcall.autogen.usage import add_usage
+from upcall.autogen.usage import BYTES_PER_TOKEN, add_usage
 from upcall.errors import ConfigurationError
 from upcall.model_addresses import find_key_problem, find_url_problem
 from upcall.model_table import ApiChoice, ModelTraits, find_traits
@@ -82,9 +82,6 @@ _SERVERS = {
 
 _rules: dict[tuple[str, str], list[str]] = {}
 """What the servers of this process do not take, by their base URL and model."""
-
-BYTES_PER_TOKEN = 4
-"""How many bytes of text make a token, for the estimate."""
 
 TOKENS_PER_IMAGE = 1_000
 

@@ -136,13 +136,27 @@ _WORDS_ALONE = ("detail", "message", "msg")
 def read_usage(usage: object, before: RequestUsage) -> RequestUsage:
     """Return the tokens used so far: each chunk of a stream may say, and of two numbers the larger counts.
 
-    What came from a cache is among those of the prompt, what was reasoned among those of the completion.
+    What came from a cache is among those of the prompt, what was reasoned among those of the completion. Anthropic's
+    numbers have that apart: what was read from a cache, and written to it, is added.
     """
     if not isinstance(usage, Mapping):
         return before
-    prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
     completion = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+    if "prompt_tokens" in usage or "input_tokens" not in usage:
+        prompt = _count(usage.get("prompt_tokens")) or max(_count(usage.get("total_tokens")) - completion, 0)
+    else:
+        prompt = sum(_count(usage.get(each)) for each in ("input_tokens", *_CACHED_APART))
     return RequestUsage(max(prompt, before.prompt_tokens), max(completion, before.completion_tokens))
+
+
+_CACHED_APART = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def list_usages(chunk: Mapping[str, Any], choices: object) -> list[object]:
+    """Return the usages in a reply, or a chunk of a stream: Moonshot's is in the choice, Groq's in a field of its
+    own."""
+    places = [chunk, chunk.get("x_groq"), *(choices if isinstance(choices, list) else ())]
+    return [each.get("usage") for each in places if isinstance(each, Mapping)]
 
 
 def read_tokens(tokens: object) -> list[ChatCompletionTokenLogprob]:

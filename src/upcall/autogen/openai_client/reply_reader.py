@@ -21,6 +21,7 @@ from upcall.autogen.openai_client.reply_parts import (
     clean,
     find_error,
     finish_reason,
+    list_usages,
     read_tokens,
     read_usage,
     with_reasoning,
@@ -56,8 +57,9 @@ class ReplyReader(Reader):
         return bool(self._texts or self._calls or self._fields)
 
     def _read(self, chunk: Mapping[str, Any], *, whole: bool) -> None:
-        self._usage = read_usage(chunk.get("usage"), self._usage)
         choices = chunk.get("choices")
+        for usage in list_usages(chunk, choices):
+            self._usage = read_usage(usage, self._usage)
         if error := find_error(chunk):
             raise error
         if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
