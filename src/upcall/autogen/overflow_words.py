@@ -21,7 +21,7 @@ _OTHERS = LazyPattern(
 )  # fmt: skip
 
 _ALONE = LazyPattern(r"request too large for|must be reduced|extra usage is required for long context")
-"""What is said of a rate or a plan that the request is over by itself, so that no time helps (OpenAI, Groq,
+"""How servers speak of a rate or a plan that the request is over by itself, so that no time helps (OpenAI, Groq,
 Anthropic)."""
 
 _TOO_LONG = LazyPattern(
