@@ -161,7 +161,7 @@ async def test_secret_sent_for_a_branch_is_drawn_nowhere(how: str, monkeypatch: 
         at, key = f"/runs/{run['run_id']}", run["questions"][0]["id"]
         await client.post(f"/api{at}/answers", json={"answers": {key: "sk-1"}})
         await settle(client, run["run_id"])
-        sent = {"question": key, "answer": "sk-2", "key": "one", "how": how, "also": key, "also_answer": "sk-3"}
+        sent = {"question": key, "answer": "sk-2", "key": "one", "how": how, "also": key, f"also-{key}": "sk-3"}
         refused = await client.post(f"{at}/fork", data=sent, headers={"Accept": "text/html"})
         assert (refused.status_code, "sk-" in refused.text) == (422 if how else 400, False)
         assert ("given two answers" if how else "which no page shows") in refused.text

@@ -50,6 +50,24 @@ def booking(booked: list[str], *, can_cancel: bool = True) -> MakeTeam:
     return lambda: RoundRobinGroupChat([PausableAgent("agent", model, tools=[tool])], max_turns=1)
 
 
+TOWNS = {
+    "question": "Which towns?",
+    "options": ["Paris, Texas", "Paris", "Texas"],
+    "multi_select": True,
+    "allow_free_text": True,
+}
+
+
+def travelling() -> MakeTeam:
+    """Return a team whose agent asks for towns, and names what it was answered."""
+
+    def reply(request: Request) -> Reply:
+        return f"To {results[0]}" if (results := [*request.tool_results.values()]) else Call("ask_user", TOWNS, "a")
+
+    model = ScriptedModelClient(reply)
+    return lambda: RoundRobinGroupChat([PausableAgent("agent", model)], max_turns=1)
+
+
 async def begin(client: httpx.AsyncClient) -> tuple[str, dict[str, str]]:
     """Let a run continue under an assumption; return where it is, and the form of another answer."""
     run = await start(client)
@@ -61,6 +79,27 @@ def read_forms(page: str) -> list[dict[str, str]]:
     """Return the hidden fields of each form that begins a branch."""
     forms = re.findall(r'<form method="post" action="/runs/\w+/fork">(.*?)</form>', page, re.DOTALL)
     return [dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form)) for form in forms]
+
+
+@pytest.mark.parametrize("how", ["replace", "beside"])
+@pytest.mark.parametrize(
+    ("chosen", "own", "selected"),
+    [(["Paris", "Texas"], "", ("Paris", "Texas")), (["Paris"], "Texas, by bus", ("Paris",))],
+)
+async def test_several_choices_of_another_answer_stay_apart(
+    chosen: list[str], own: str, selected: tuple[str, ...], how: str
+) -> None:
+    async with serving(travelling(), **ASSUME) as site, await site.caller() as client:
+        at, other = await begin(client)
+        client.headers["Accept"] = "text/html"
+        bill = (await client.post(f"{at}/answers", data={**other, "choice": chosen, "own": own})).text
+        first = bill.partition('/fork">')[2].partition("</form>")[0]
+        parts = re.findall(r'name="answer" value="([^"]*)"', first)
+        begun = await client.post(f"{at}/fork", data={**read_forms(bill)[how == "beside"], "answer": parts})
+        branch = begun.headers["Location"].rpartition("/")[2]
+        await settle(client, branch)
+        (answer,) = (await site.service.store.load(branch)).run.answers
+        assert (answer.selected, own in answer.text) == (selected, True)
 
 
 async def test_other_answer_shows_its_bill_before_anything_is_done() -> None:

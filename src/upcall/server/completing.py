@@ -3,7 +3,6 @@ that does is shown."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +12,8 @@ from starlette.datastructures import FormData
 from upcall.app import Upcall
 from upcall.errors import AnswerError, AnswerRefused, UnknownQuestion, UpcallError
 from upcall.questions.answer import Answer
-from upcall.questions.matching import AnswerValue, parse_answer
+from upcall.questions.choices import join_choices
+from upcall.questions.matching import AnswerValue, list_parts, parse_answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord
 from upcall.runs.run import Run
@@ -26,11 +26,13 @@ SECRET_AMONG = (
 
 
 class ChangedAnswer(NamedTuple):
-    """A question, the answer that it has, if any, and the text of another one."""
+    """A question, the answer that it has, if any, another one, and the parts in which a form sends that: of several
+    choices with commas in them, one text would be read as others."""
 
     question: Question
     known: Answer | None
     answer: str
+    parts: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class GivenAgain:
 
     Attributes:
         filled: all that was filled in.
-        texts: the answers that hold.
+        answers: those that hold.
         errors: why the others do not, and which are lacking.
     """
 
     filled: Mapping[str, Filled] = field(default_factory=dict)
-    texts: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[str, AnswerValue] = field(default_factory=dict)
     errors: Mapping[str, UpcallError] = field(default_factory=dict)
 
     @property
@@ -74,7 +76,7 @@ async def read_again(app: Upcall, caller: Caller, run: Run, form: FormData) -> G
     """Read the answers to all questions that are being answered differently."""
     read = await read_answers(app, caller.user, form)
     filled = {each.question_id: each for each in read if each.run_id == run.id}
-    texts, errors = dict[str, str](), dict[str, UpcallError]()
+    answers, errors = dict[str, AnswerValue](), dict[str, UpcallError]()
     for record in list_replaced(run):
         given = filled.get(record.id)
         if given is None:
@@ -85,29 +87,22 @@ async def read_again(app: Upcall, caller: Caller, run: Run, form: FormData) -> G
         except AnswerError as error:
             errors[record.id] = error
         else:
-            texts[record.id] = write_value(given.value) or ""
-    return GivenAgain(filled, texts, errors)
+            answers[record.id] = given.value
+    return GivenAgain(filled, answers, errors)
 
 
-def list_changed(run: Run, answers: Mapping[str, str]) -> Sequence[ChangedAnswer]:
+def list_changed(run: Run, answers: Mapping[str, AnswerValue]) -> Sequence[ChangedAnswer]:
     """List questions with the answers that they have, and those that they are to have.
 
     Raises:
         UnknownQuestion: the run did not ask one of them.
     """
     changed = []
-    for name, text in answers.items():
+    for name, value in answers.items():
         record = run.records.get(name)
         if record is None:
             raise UnknownQuestion(name, [each.id for each in run.questions])
-        changed.append(ChangedAnswer(record.question, record.answer, text))
+        parts = [value.text] if isinstance(value, Answer) else list_parts(value)
+        shown = join_choices(parts, (option.label for option in record.question.options))
+        changed.append(ChangedAnswer(record.question, record.answer, shown, parts))
     return changed
-
-
-def write_value(value: AnswerValue) -> str | None:
-    """Write an answer as the text that means the same to its question; None if it is no answer but a refusal."""
-    if isinstance(value, Answer):
-        return None
-    if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

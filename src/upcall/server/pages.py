@@ -34,7 +34,7 @@ from upcall.server.added import find_pages, list_added, send_page
 from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
-from upcall.server.completing import SECRET_AMONG, GivenAgain, has_secret, list_changed, read_again, write_value
+from upcall.server.completing import SECRET_AMONG, GivenAgain, has_secret, list_changed, read_again
 from upcall.server.inbox import InboxFilter, find_questions
 from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_answers
 from upcall.server.problems import Problem, describe, respond
@@ -126,7 +126,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return HTMLResponse(shown, 422 if wrong else status)
 
     async def show_fork(
-        caller: Caller, run_id: str, answers: Mapping[str, str], wrong: UpcallError | None = None
+        caller: Caller, run_id: str, answers: Mapping[str, AnswerValue], wrong: UpcallError | None = None
     ) -> Response:
         """Show what other answers would cost, in the place of their run and beside it, before anything is done. While
         others are about to replace theirs, only these can be given.
@@ -244,10 +244,10 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
                 value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
             await service.answer(caller, run_id, {question: value})
         except AnswerError as error:
-            if isinstance(error, OverrulesAssumption) and (other := write_value(value)) is not None:
+            if isinstance(error, OverrulesAssumption) and not isinstance(value, Answer):
                 app = service.app_for(caller)
                 if app.access.owns(await app.get(run_id, user=caller.user), caller.user):
-                    return await show_fork(caller, run_id, {question: other})
+                    return await show_fork(caller, run_id, {question: value})
             if back:
                 return await show_inbox(caller, InboxFilter.parse(back), None, error, f"{run_id}/{question}")
             return await show_run(run_id, caller, error, question)
@@ -295,19 +295,21 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
 
     @router.post("/runs/{run_id}/fork")
     async def fork(
+        request: Request,
         run_id: str,
         caller: CurrentUser,
         question: FormText,
-        answer: FormText,
+        answer: Annotated[Sequence[str], Form()],
         key: FormText,
         how: FormText = "",
         keep: FormText = "",
         seen: FormText = "",
         also: Annotated[Sequence[str], Form()] = (),
-        also_answer: Annotated[Sequence[str], Form()] = (),
     ) -> Response:
-        others = dict(zip(also, also_answer, strict=False))
-        answers = {question: answer, **others}
+        sent = await request.form()
+        others = {each: join_fields([str(part) for part in sent.getlist(f"also-{each}")], "") for each in also}
+        value = join_fields(answer, "")
+        answers = {question: value, **others}
         if how not in ("replace", "beside"):
             return await show_fork(caller, run_id, answers)
         replaces = how == "replace"
@@ -317,7 +319,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
                 plan = await app.forks.plan(run_id, question, replace=True, also=others, user=caller.user)
                 kept = plan.bill == seen or seen
             new_id = await begin_fork(
-                service, caller, run_id, question, answer, key, replace=replaces, keep_effects=kept, also=others
+                service, caller, run_id, question, value, key, replace=replaces, keep_effects=kept, also=others
             )
         except NotAllowed:
             raise
@@ -338,7 +340,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         given = await read_again(app, caller, run, await request.form())
         if given.wrong is not None:
             return await show_run(run.id, caller, given.wrong, again=given)
-        return await show_fork(caller, run.id, given.texts)
+        return await show_fork(caller, run.id, given.answers)
 
     @router.post("/runs/{run_id}/name")
     async def rename(run_id: str, caller: CurrentUser, name: FormText = "") -> Response:
