@@ -99,7 +99,7 @@ RATE = "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Reque
     [
         Fail(400, "tokens in request more than max tokens allowed"),
         Fail(413, "request_too_large"),
-        Fail(429, RATE),
+        Fail(429, RATE, retry_after=100),  # No time helps.
         Fail(500, "context shift is disabled"),
         Raw('{"error": {"message": "Context size has been exceeded."}}'),
         Raw(IN_STREAM),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from autogen_core.models import ChatCompletionClient
 
+from upcall.autogen.overflow_words import is_over_rate_alone
 from upcall.autogen.scope import SharedModelCalls, current_scope, report_progress
 from upcall.autogen.tracing import read_model
 from upcall.retry_after import read_retry_after
@@ -50,7 +51,7 @@ async def _repeat_while_busy(fetch: Callable[[], Awaitable[T]], model: str, shar
             waited = time.monotonic() - began
             seconds = pause if asked is None else asked
             status = getattr(error, "status_code", None)
-            if not _can_wait(status, asked) or waited + seconds > limit:
+            if not _can_wait(status, asked) or waited + seconds > limit or is_over_rate_alone(str(error)):
                 raise
             if shared is not None and status == BUSY:
                 await shared.note_wait(model, seconds)
