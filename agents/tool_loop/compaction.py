@@ -20,7 +20,7 @@ The rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from autogen_agentchat.messages import ThoughtEvent
@@ -37,7 +37,6 @@ from autogen_core.tools import ToolSchema
 
 from upcall import identity
 from upcall.agents.tool_loop.ask_user import ASK_USER
-from upcall.agents.tool_loop.excerpts import Happening, write_excerpts
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.turn import Compaction, Turn
 from upcall.autogen.context_window import ContextUse, measure_context
@@ -184,7 +183,7 @@ class Compactor:
         use = measure_context(self._parts.model_client, replaced)
         if not steps or use is None or use.used < window * LEAST_GAIN:
             return None
-        given = [_read_text(messages[number]) for number in _list_tasks(turn, end)]
+        given = [read_text(messages[number]) for number in _list_tasks(turn, end)]
         task = "\n\n".join(shorten_middle(each, room // 4) for each in given)
         return _OlderPart(window, end, kept, steps, task or "(it is not known)")
 
@@ -243,7 +242,9 @@ class Compactor:
     ) -> tuple[str, RequestUsage | None]:
         if not is_small(self._parts.model_client):
             return await self._write_notes(turn, part, token)
-        steps = _list_steps(turn.messages[: part.end], part.kept)
+        from upcall.agents.tool_loop.excerpts import list_happenings, write_excerpts
+
+        steps = list_happenings(turn.messages[: part.end], part.kept)
         room = int(part.window * NOTES_SHARE * BYTES_PER_TOKEN)
         return await asyncio.to_thread(write_excerpts, steps, part.task, room), None
 
@@ -281,7 +282,7 @@ def _is_given(message: LLMMessage) -> bool:
     return isinstance(message, UserMessage) and message.source != REMINDER
 
 
-def _read_text(message: LLMMessage) -> str:
+def read_text(message: LLMMessage) -> str:
     """Return what a message says in words: in place of an image, that there is one."""
     parts = [message.content] if isinstance(message.content, str) else message.content
     return "\n".join(each if isinstance(each, str) else "(an image)" for each in parts)
@@ -321,34 +322,9 @@ def _describe(message: LLMMessage, room: int, is_kept: bool) -> Iterator[str]:
                     yield f"The result of {result.name}{failed}: {shorten_middle(result.content, room)}"
         case UserMessage():
             if not is_kept and message.source != REMINDER:
-                yield f"{message.source} wrote: {_read_text(message)}"
+                yield f"{message.source} wrote: {read_text(message)}"
         case _:
             return
-
-
-def _list_steps(messages: Iterable[LLMMessage], kept: Collection[int]) -> list[Happening]:
-    """List the texts, and the calls with their results, that excerpts are made of: all but what is kept of messages."""
-    steps: list[Happening] = []
-    calls: dict[str, str] = {}
-    for number, message in enumerate(messages):
-        match message:
-            case AssistantMessage(content=list() as made):
-                if message.thought:
-                    steps.append(Happening("It thought", message.thought))
-                calls |= {call.id: f"{call.name} {call.arguments}" for call in made}
-            case FunctionExecutionResultMessage():
-                for result in message.content:
-                    if result.name != ASK_USER:
-                        label = calls.get(result.call_id, result.name)
-                        label = f"failed: {label}" if result.is_error else label
-                        steps.append(Happening(label, result.content, result.name))
-            case AssistantMessage(content=str() as text) if number not in kept:
-                steps.append(Happening("It wrote", text))
-            case UserMessage() if number not in kept and message.source != REMINDER:
-                steps.append(Happening(f"{message.source} wrote", _read_text(message)))
-            case _:
-                pass
-    return steps
 
 
 def _join_once(notes: str, more: str) -> str:
