@@ -74,7 +74,7 @@ def split_sources(text: str, names_source: NamesSource) -> tuple[str, list[Claim
 
 def _split_last(text: str, names_source: NamesSource) -> tuple[str, list[Claimed]]:
     lines = _unfold(_strip_empty_heads(text), names_source).split("\n")
-    heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
+    heads = [at for at, line in enumerate(lines) if at and _is_head(line)]
     above, below = (lines[: heads[-1]], lines[heads[-1] + 1 :]) if heads else (lines, [])
     entries, after = _read_entries(below)
     if not entries:
@@ -121,10 +121,14 @@ def number_names(
 # -- lists -------------------------------------------------------------------------------------------------------------
 
 
+def _is_head(line: str) -> bool:
+    return len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line) is not None
+
+
 def _strip_empty_heads(text: str) -> str:
     """Return a text without headings of lists at its end that nothing follows."""
     lines = text.rstrip().split("\n")
-    while len(lines) > 1 and (not lines[-1].strip() or _LIST_HEAD.match(lines[-1])):
+    while len(lines) > 1 and (not lines[-1].strip() or _is_head(lines[-1])):
         lines.pop()
     return "\n".join(lines)
 
