@@ -11,6 +11,7 @@ import pytest
 from upcall.errors import AnswerRefused, FieldsRefused, UserInputRequired
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.elicitation import UnusableRequest, ValueForm, answer_request, digest_request
+from upcall.questions.elicited_form import ElicitedForm
 from upcall.questions.matching import AnswerValue, parse_answer
 from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, question_fields, tool_context
@@ -264,7 +265,26 @@ def test_form_behind_a_reference_is_asked_whole(schema: dict[str, Any], answer: 
     assert value.read(parse_answer(asked, answer)) == (answer, None)
 
 
-@pytest.mark.parametrize("schema", [{"$ref": "#/$defs/Gone"}, {"$ref": "#"}, {"type": "string"}, {"anyOf": [NAMED]}])
+@pytest.mark.parametrize("more", [{"maxLength": 3}, {"type": "string", "maxLength": 3, "title": "A name"}])
+@pytest.mark.parametrize("rule", [{"minLength": 2}, {"minLength": 2, "maxLength": 9}])
+def test_form_keeps_all_rules_of_a_field(more: dict[str, Any], rule: dict[str, Any]) -> None:
+    parts = [NAMED, {"properties": {"name": rule}}, {"properties": {"name": more}}]
+    read = ElicitedForm({"type": "object", "allOf": parts}).find_problem
+    assert [read({"name": each}) is None for each in ("A", "Ann", "Anna")] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/Gone"},
+        {"$ref": "#"},
+        {"type": "string"},
+        {"anyOf": [NAMED]},
+        {"type": "object", "allOf": 5},
+        {"allOf": [{"properties": 5}, SIZED]},
+        {"type": "object", "allOf": [{**SIZED, "required": 3}]},
+    ],
+)
 def test_form_that_is_no_object_gets_no_empty_yes(schema: dict[str, Any]) -> None:
     with pytest.raises(UnusableRequest, match="not an object"):
         talk({**form({}), "requestedSchema": schema}, "yes")

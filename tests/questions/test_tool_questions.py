@@ -18,7 +18,7 @@ from worlds import pausing
 
 from upcall import Answer, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask, ask_secret
 from upcall.agents.toolset import Tool
-from upcall.errors import UserInputRequired
+from upcall.errors import AlreadyAnswered, UserInputRequired
 from upcall.policy import resolver
 from upcall.questions.question import Option, Question
 from upcall.questions.tool_context import name_question, tool_context
@@ -144,15 +144,41 @@ async def test_awaited_value_fails_before_anybody_is_asked(
     )
 
 
-async def test_value_of_a_tool_that_awaits_elsewhere_is_returned() -> None:
-    async def plan() -> str:
-        """Plan it."""
-        await asyncio.sleep(0)
-        found = ask("What is the plan?", schema=Plan)
-        await asyncio.sleep(0)
-        return found.where if isinstance(found, Plan) else "none"
+async def test_other_answer_to_a_secret_is_read_where_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
 
-    with ScriptedModelClient([Call("plan"), "Done."]) as model:
+    def log_in() -> str:
+        """Log in."""
+        return f"In with {len(ask_secret('Which password?'))} characters."
+
+    with ScriptedModelClient([Call("log_in"), "Done."]) as model:
+        asked = await app_of(model, log_in).start("Log in")
+        await app_of(model, log_in).answer(asked.id, "tulip")
+        with pytest.raises(AlreadyAnswered, match=rf"upcall fork {asked.id} \S+ -$"):
+            await app_of(model, log_in).answer(asked.id, "rose")
+
+
+async def name_place(plan: object) -> str:
+    """Return where a plan leads, later."""
+    await asyncio.sleep(0)
+    return plan.where if isinstance(plan, Plan) else "none"
+
+
+async def plan_between() -> str:
+    """Plan it."""
+    await asyncio.sleep(0)
+    found = ask("What is the plan?", schema=Plan)
+    return await name_place(found)
+
+
+async def plan_inside() -> str:
+    """Plan it."""
+    return await name_place(ask("What is the plan?", schema=Plan))
+
+
+@pytest.mark.parametrize("plan", [plan_between, plan_inside])
+async def test_value_of_a_tool_that_awaits_elsewhere_is_returned(plan: Callable[[], Any]) -> None:
+    with ScriptedModelClient([Call(plan.__name__), "Done."]) as model:
         asked = await app_of(model, plan).start("Plan it")
         await app_of(model, plan).answer(asked.id, {"where": "Oslo"})
     assert results(model) == ["Oslo"]

@@ -188,6 +188,7 @@ async def test_documents_share_a_limit_and_leave_with_their_run() -> None:
     ("text", "expected"),
     [
         ("There: upcall fork 0f q1 ANSWER", 'There: POST /api/runs/0f/fork {"question": "q1", "answer": "ANSWER"}'),
+        ("There: upcall fork 0f q1 -", 'There: POST /api/runs/0f/fork {"question": "q1", "answer": "ANSWER"}'),
         (
             "Do: upcall fork 0f q1 ANSWER --replace --also q2=ANSWER",
             'Do: POST /api/runs/0f/fork {"question": "q1", "answer": "ANSWER", "replace": true, "also": '

@@ -190,6 +190,9 @@ async def test_page_gives_the_limit_that_ended_a_run() -> None:
     [
         ("There is none. See the stored runs with: upcall list", "See the stored runs with: the page “Runs”"),
         ("It failed. Continue with: upcall resume 0123456789ab", "Continue with: “Resume” on the run's page"),
+        ("It failed. Continue with: upcall resume nightly", "Continue with: “Resume” on the run's page"),
+        ("For another: upcall fork nightly 0f3a ANSWER", ": “What if it were answered differently?” on the run's page"),
+        ("For another: upcall fork nightly 0f3a -", ": “What if it were answered differently?” on the run's page"),
         ("See what else is: upcall store check. Start", "the command line (ask whoever runs this service). Start"),
         ("upcall is a word", "upcall is a word"),
     ],

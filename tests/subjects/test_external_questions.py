@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from upcall import Settings, Upcall, identity
-from upcall.errors import CallerError, NotAllowed, RunNotWaiting, UnknownRun
+from upcall.errors import AlreadyAnswered, CallerError, NotAllowed, RunNotWaiting, UnknownRun
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.run_reader import RunReader
@@ -41,6 +41,14 @@ async def test_question_of_an_outside_asker_is_answered_by_app() -> None:
     assert (run.status, run.config.kind) == (RunStatus.COMPLETED, "external")
     assert answer is not None
     assert (answer.text, answer.by) == ("80", AnsweredBy.HUMAN)
+
+
+async def test_other_answer_to_an_outside_asker_names_no_fork() -> None:
+    await reader().external.ask(question(), run="nightly")
+    await app().answer("nightly", "80")
+    with pytest.raises(AlreadyAnswered) as caught:  # Nobody here could repeat the work of its asker.
+        await app().answer("nightly", "81")
+    assert "fork" not in str(caught.value)
 
 
 async def test_question_of_an_outside_asker_is_in_the_inbox() -> None:

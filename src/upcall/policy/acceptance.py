@@ -72,10 +72,11 @@ def accept(
     except OverrulesAssumption as error:
         raise OverrulesAssumption(error.question_id, error.assumed, run.id) from error
     except AlreadyAnswered as error:
-        if not access.owns(run):
+        if not access.owns(run) or run.config.is_external:
             raise
         asked = error.question_id
-        hint = f"To continue with another one, fork the run at this question: upcall fork {run.id} {asked} ANSWER"
+        answer = "-" if run.records[asked].question.secret else "ANSWER"
+        hint = f"To continue with another one, fork the run at this question: upcall fork {run.id} {asked} {answer}"
         raise AlreadyAnswered(f"{error} {hint}", asked) from error
     assumed = [run.records[each.question_id] for each in answers if run.records[each.question_id].is_provisional]
     if not all(access.may_answer(run, each.question) for each in assumed):

@@ -19,6 +19,9 @@ _MAX_REFERENCES = 20
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
 
+_WORDS_FOR_PEOPLE = frozenset({"title", "description", "default", "examples"})
+
+
 def is_entangled(schema: Mapping[str, Any]) -> bool:
     """Return whether so many schemas apply to one value, by references in one another, that a check of it might not
     end."""
@@ -60,9 +63,29 @@ def merge_objects(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     last one's count."""
     merged = {word: each for part in parts for word, each in part.items()}
     if "properties" in merged:
-        merged["properties"] = {name: each for part in parts for name, each in part.get("properties", {}).items()}
+        merged["properties"] = {}
+        for name, each in ((name, each) for part in parts for name, each in part.get("properties", {}).items()):
+            known = merged["properties"].get(name, each)
+            merged["properties"][name] = each if known is each else _merge_field(known, each)
         merged["required"] = [*dict.fromkeys(name for part in parts for name in part.get("required") or ())]
     return merged
+
+
+def _is_object(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and isinstance(part.get("properties", {}), dict)
+        and isinstance(part.get("required") or [], list)
+    )
+
+
+def _merge_field(one: Any, other: Any) -> Any:
+    """Return the schema of a field that two parts describe: the rules of both hold."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return {"allOf": [one, other]}
+    if all(one[word] == other[word] for word in one.keys() & other.keys() - _WORDS_FOR_PEOPLE):
+        return {**one, **other}
+    return {"allOf": [one, other]}
 
 
 def resolve_root(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,10 +98,11 @@ def resolve_root(schema: Mapping[str, Any]) -> dict[str, Any]:
         if "$ref" in found:
             parts = [look_up(str(found.pop("$ref")), schema), found]
         elif "allOf" in found:
-            parts = [*found.pop("allOf"), found]
+            made_of = found.pop("allOf")
+            parts = [*made_of, found] if isinstance(made_of, list) else []
         else:
             return found
-        if not all(isinstance(each, dict) for each in parts):
+        if not parts or not all(map(_is_object, parts)):
             break
         found = merge_objects(parts)
     return dict(schema)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dis import get_instructions
 from functools import cache
 from hashlib import blake2b
-from itertools import count, islice
+from itertools import count
 from types import FrameType
 from typing import Any, TypeVar, overload
 
@@ -365,8 +365,8 @@ def _refuse_await(called: str) -> None:
         AwaitedValue: what comes after the call of this module is its `await`.
     """
     frame = _find_asker()
-    coming = (each.opname for each in get_instructions(frame.f_code) if each.offset >= frame.f_lasti)
-    if "GET_AWAITABLE" in islice(coming, 2):  # The call itself, and what comes after it.
+    coming = (each.opname for each in get_instructions(frame.f_code) if each.offset > frame.f_lasti)
+    if next(coming, "") == "GET_AWAITABLE":  # Its value may be an argument of what is awaited.
         raise AwaitedValue(f"{called} returns its value and cannot be awaited, as in {_show(frame)}. Leave out await.")
 
 

@@ -19,6 +19,9 @@ _ACTIONS = {
     "undo": "“Undo” at the changed files",
 }
 _OTHERS = ("deliveries", "expire", "log", "memory", "serve", "store", "token", "worker", "workers")
+_OF_RUN = LazyPattern(r"\bupcall (?:(fork) \S+ \S+ (?:ANSWER|-(?!\S))|(answer|resume|show|undo) [\w-]+(?=[.;,)`]|$))")
+"""A run may have any name. Before anything but the end of a clause it is none: it is a word of the sentence."""
+
 _COMMAND = LazyPattern(rf"`?\bupcall (?P<verb>{'|'.join((*_ACTIONS, *_OTHERS))})\b(?: {_WORD})*`?")
 _ELSEWHERE = "the command line (ask whoever runs this service)"
 
@@ -33,4 +36,5 @@ def name_page_actions(text: str) -> str:
         return _ACTIONS.get(found["verb"], _ELSEWHERE)
 
     text = text.replace(f"set one {WITH_A_MODEL}", "whoever runs this service sets one")
-    return _COMMAND.sub(name, _COMPLETION.sub("it can be completed on the run's page", text))
+    text = _COMPLETION.sub("it can be completed on the run's page", text)
+    return _COMMAND.sub(name, _OF_RUN.sub(lambda found: f"upcall {found[1] or found[2]} RUN", text))

@@ -49,7 +49,7 @@ _STATUSES: Mapping[type[Exception], int] = {
 """By the class of an error, or the nearest class above it that is here."""
 
 
-_FORK = LazyPattern(r"\bupcall fork (\S+) (\S+) ANSWER((?: --replace| --also \S+=ANSWER)*)")
+_FORK = LazyPattern(r"\bupcall fork (\S+) (\S+) (?:ANSWER|-(?!\S))((?: --replace| --also \S+=ANSWER)*)")
 _COMMAND = LazyPattern(r"\bupcall (answer|resume|show) ([\w-]+)(?![\w -])")
 _REQUESTS = {"answer": "POST /api/runs/{}/answers", "resume": "POST /api/runs/{}/resume", "show": "GET /api/runs/{}"}
 
