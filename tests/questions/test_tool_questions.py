@@ -144,7 +144,7 @@ async def test_awaited_value_fails_before_anybody_is_asked(
     )
 
 
-async def test_other_answer_to_a_secret_is_read_where_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_answer_to_a_secret_is_never_typed_openly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
 
     def log_in() -> str:
