@@ -20,8 +20,8 @@ The rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import CancellationToken
@@ -82,13 +82,30 @@ _WORDS_PER_TOKEN = 0.6
 _ANSWER_CHARS = 2_000
 
 
+class HistoryPart(NamedTuple):
+    """A text, a thought, a call or a result in a conversation.
+
+    Attributes:
+        name: who wrote or thought it, or the tool.
+        text: the text, the arguments of a call, or what it returned.
+        call_id: which call it is, or the result of which.
+    """
+
+    kind: Literal["wrote", "thought", "called", "returned"]
+    name: str
+    text: str
+    call_id: str = ""
+    is_error: bool = False
+
+
 class _OlderPart(NamedTuple):
-    """The part of a conversation that notes are to replace: up to `end`, but for the messages `kept`."""
+    """The part of a conversation that notes are to replace: from `begin`, where those so far end, up to `end`, but for
+    the messages `kept`."""
 
     window: int
+    begin: int
     end: int
     kept: list[int]
-    steps: list[str]
     task: str
 
 
@@ -178,14 +195,13 @@ class Compactor:
         end = self._find_end(messages, begin, int(window * RECENT_SHARE))
         kept = self._list_kept(turn, end)
         room = int(window * RESULT_SHARE * BYTES_PER_TOKEN)
-        steps = [line for number in range(begin, end) for line in _describe(messages[number], room, number in kept)]
         replaced = [messages[number] for number in range(begin, end) if number not in kept]
         use = measure_context(self._parts.model_client, replaced)
-        if not steps or use is None or use.used < window * LEAST_GAIN:
+        if use is None or use.used < window * LEAST_GAIN or not any(list_parts(messages[:end], kept, begin)):
             return None
-        given = [read_text(messages[number]) for number in _list_tasks(turn, end)]
+        given = [_read_text(messages[number]) for number in _list_tasks(turn, end)]
         task = "\n\n".join(shorten_middle(each, room // 4) for each in given)
-        return _OlderPart(window, end, kept, steps, task or "(it is not known)")
+        return _OlderPart(window, begin, end, kept, task or "(it is not known)")
 
     def _find_end(self, messages: Sequence[LLMMessage], begin: int, room: int) -> int:
         """Return where the latest messages begin that have `room` tokens, at least the last call with its result."""
@@ -242,11 +258,11 @@ class Compactor:
     ) -> tuple[str, RequestUsage | None]:
         if not is_small(self._parts.model_client):
             return await self._write_notes(turn, part, token)
-        from upcall.agents.tool_loop.excerpts import list_happenings, write_excerpts
+        from upcall.agents.tool_loop.excerpts import pair_calls, write_excerpts
 
-        steps = list_happenings(turn.messages[: part.end], part.kept)
+        happened = pair_calls(list_parts(turn.messages[: part.end], part.kept))
         room = int(part.window * NOTES_SHARE * BYTES_PER_TOKEN)
-        return await asyncio.to_thread(write_excerpts, steps, part.task, room), None
+        return await asyncio.to_thread(write_excerpts, happened, part.task, room), None
 
     async def _write_notes(self, turn: Turn, part: _OlderPart, token: CancellationToken) -> tuple[str, RequestUsage]:
         from upcall.prompts.contexts import CompactionContext
@@ -258,7 +274,10 @@ class Compactor:
         )
         limit = int(window * NOTES_SHARE * BYTES_PER_TOKEN)
         piece = window * PIECE_SHARE
-        for steps in _group(part.steps, int(piece * BYTES_PER_TOKEN)):
+        result_room = int(window * RESULT_SHARE * BYTES_PER_TOKEN)
+        happened = list_parts(turn.messages[: part.end], part.kept, part.begin)
+        described = (_describe(each, result_room) for each in happened)
+        for steps in _group(described, int(piece * BYTES_PER_TOKEN)):
             rewrite = len(notes.encode()) > limit * FULL_SHARE
             room = int(window * NOTES_SHARE if rewrite else piece * ADDED_SHARE)
             words = int(room * _WORDS_PER_TOKEN)
@@ -282,7 +301,7 @@ def _is_given(message: LLMMessage) -> bool:
     return isinstance(message, UserMessage) and message.source != REMINDER
 
 
-def read_text(message: LLMMessage) -> str:
+def _read_text(message: LLMMessage) -> str:
     """Return what a message says in words: in place of an image, that there is one."""
     parts = [message.content] if isinstance(message.content, str) else message.content
     return "\n".join(each if isinstance(each, str) else "(an image)" for each in parts)
@@ -303,28 +322,45 @@ def _asks(message: AssistantMessage) -> bool:
     return not isinstance(message.content, str) and any(call.name == ASK_USER for call in message.content)
 
 
-def _describe(message: LLMMessage, room: int, is_kept: bool) -> Iterator[str]:
-    """Describe a message for the notes, but for what is kept of it."""
-    match message:
-        case AssistantMessage(content=str() as text):
-            if not is_kept:
-                yield f"It wrote: {text}"
-        case AssistantMessage(content=list() as calls):
-            if message.thought:
-                yield f"It thought: {shorten_middle(message.thought, room)}"
-            for call in calls:
-                if call.name != ASK_USER:
-                    yield f"It called {call.name}: {shorten_middle(call.arguments, room)}"
-        case FunctionExecutionResultMessage():
-            for result in message.content:
-                if result.name != ASK_USER:
-                    failed = ", an error" if result.is_error else ""
-                    yield f"The result of {result.name}{failed}: {shorten_middle(result.content, room)}"
-        case UserMessage():
-            if not is_kept and message.source != REMINDER:
-                yield f"{message.source} wrote: {read_text(message)}"
-        case _:
-            return
+def list_parts(messages: Sequence[LLMMessage], kept: Collection[int], begin: int = 0) -> Iterator[HistoryPart]:
+    """List what stands in the messages from `begin` on, in their order, but for what is kept of them: the texts of
+    `kept`, what asked the user, and reminders."""
+    for number in range(begin, len(messages)):
+        match messages[number]:
+            case AssistantMessage(content=str() as text):
+                if number not in kept:
+                    yield HistoryPart("wrote", "It", text)
+            case AssistantMessage(content=list() as calls, thought=thought):
+                if thought:
+                    yield HistoryPart("thought", "It", thought)
+                for call in calls:
+                    if call.name != ASK_USER:
+                        yield HistoryPart("called", call.name, call.arguments, call.id)
+            case FunctionExecutionResultMessage(content=results):
+                for result in results:
+                    if result.name != ASK_USER:
+                        yield HistoryPart(
+                            "returned", result.name, result.content, result.call_id, bool(result.is_error)
+                        )
+            case UserMessage(source=source) as message:
+                if number not in kept and source != REMINDER:
+                    yield HistoryPart("wrote", source, _read_text(message))
+            case _:
+                pass
+
+
+def _describe(part: HistoryPart, room: int) -> str:
+    """Describe a part for who writes notes; all but what was written is cut to `room` characters."""
+    match part.kind:
+        case "wrote":
+            return f"{part.name} wrote: {part.text}"
+        case "thought":
+            return f"{part.name} thought: {shorten_middle(part.text, room)}"
+        case "called":
+            return f"It called {part.name}: {shorten_middle(part.text, room)}"
+        case "returned":
+            failed = ", an error" if part.is_error else ""
+            return f"The result of {part.name}{failed}: {shorten_middle(part.text, room)}"
 
 
 def _join_once(notes: str, more: str) -> str:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, UserMessage
-
-from upcall.agents.tool_loop.ask_user import ASK_USER
-from upcall.agents.tool_loop.compaction import read_text
-from upcall.autogen.messages import REMINDER
 from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line, shorten_middle
+
+if TYPE_CHECKING:
+    from upcall.agents.tool_loop.compaction import HistoryPart
 
 MAX_PASSAGE_CHARS = 240
 MAX_LABEL_CHARS = 120
@@ -70,28 +68,18 @@ class _Passage(NamedTuple):
     length: int
 
 
-def list_happenings(messages: Iterable[LLMMessage], kept: Collection[int]) -> list[Happening]:
-    """List the texts, and the calls with their results, that excerpts are made of: all but what is kept of messages."""
+def pair_calls(parts: Iterable[HistoryPart]) -> list[Happening]:
+    """List what happened: the texts, and the calls with their results."""
     found: list[Happening] = []
     calls: dict[str, str] = {}
-    for number, message in enumerate(messages):
-        match message:
-            case AssistantMessage(content=list() as made):
-                if message.thought:
-                    found.append(Happening("It thought", message.thought))
-                calls |= {call.id: f"{call.name} {call.arguments}" for call in made}
-            case FunctionExecutionResultMessage():
-                for result in message.content:
-                    if result.name != ASK_USER:
-                        label = calls.get(result.call_id, result.name)
-                        label = f"failed: {label}" if result.is_error else label
-                        found.append(Happening(label, result.content, result.name))
-            case AssistantMessage(content=str() as text) if number not in kept:
-                found.append(Happening("It wrote", text))
-            case UserMessage() if number not in kept and message.source != REMINDER:
-                found.append(Happening(f"{message.source} wrote", read_text(message)))
-            case _:
-                pass
+    for part in parts:
+        if part.kind == "called":
+            calls[part.call_id] = f"{part.name} {part.text}"
+        elif part.kind == "returned":
+            call = calls.get(part.call_id, part.name)
+            found.append(Happening(f"failed: {call}" if part.is_error else call, part.text, part.name))
+        else:
+            found.append(Happening(f"{part.name} {part.kind}", part.text))
     return found
 
 
