@@ -18,7 +18,6 @@ _MAX_REFERENCES = 20
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
-
 _WORDS_FOR_PEOPLE = frozenset({"title", "description", "default", "examples"})
 
 
@@ -63,10 +62,11 @@ def merge_objects(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     last one's count."""
     merged = {word: each for part in parts for word, each in part.items()}
     if "properties" in merged:
-        merged["properties"] = {}
-        for name, each in ((name, each) for part in parts for name, each in part.get("properties", {}).items()):
-            known = merged["properties"].get(name, each)
-            merged["properties"][name] = each if known is each else _merge_field(known, each)
+        fields: dict[str, Any] = {}
+        for part in parts:
+            for name, each in part.get("properties", {}).items():
+                fields[name] = _merge_field(fields[name], each) if name in fields else each
+        merged["properties"] = fields
         merged["required"] = [*dict.fromkeys(name for part in parts for name in part.get("required") or ())]
     return merged
 
@@ -81,9 +81,8 @@ def _is_object(part: Any) -> bool:
 
 def _merge_field(one: Any, other: Any) -> Any:
     """Return the schema of a field that two parts describe: the rules of both hold."""
-    if not (isinstance(one, dict) and isinstance(other, dict)):
-        return {"allOf": [one, other]}
-    if all(one[word] == other[word] for word in one.keys() & other.keys() - _WORDS_FOR_PEOPLE):
+    are_schemas = isinstance(one, dict) and isinstance(other, dict)
+    if are_schemas and all(one[word] == other[word] for word in one.keys() & other.keys() - _WORDS_FOR_PEOPLE):
         return {**one, **other}
     return {"allOf": [one, other]}
 
