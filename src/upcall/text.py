@@ -9,7 +9,7 @@ from typing import NewType
 
 from upcall.lazy_pattern import LazyPattern
 
-BYTE_ORDER_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -162,8 +162,12 @@ def _code(char: str) -> str:
 def decode(data: bytes) -> str:
     """Decode what a file holds: by its byte order mark, which is not of the text, else as UTF-8; what is neither is
     replaced. Windows PowerShell, say, writes UTF-16."""
-    encoding = next((encoding for mark, encoding in BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8")
-    return data.decode(encoding, errors="replace")
+    return data.decode(find_encoding(data) or "utf-8", errors="replace")
+
+
+def find_encoding(data: bytes) -> str | None:
+    """Return the encoding that a file's byte order mark says; None without one."""
+    return next((encoding for mark, encoding in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
 
 
 def is_blank(text: str) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from upcall.lazy_pattern import LazyPattern
-from upcall.text import BYTE_ORDER_MARKS
+from upcall.text import find_encoding
 
 MAX_FILE_BYTES = 100_000_000
 MAX_TEXT_CHARS = 20_000_000
@@ -111,9 +111,8 @@ def decode(data: bytes) -> str:
     Raises:
         NotReadable: they are not text.
     """
-    for mark, encoding in BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            return data.decode(encoding, errors="replace")
+    if encoding := find_encoding(data):
+        return data.decode(encoding, errors="replace")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
