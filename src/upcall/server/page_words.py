@@ -6,6 +6,7 @@ import re
 
 from upcall.execution.demo import WITH_A_MODEL
 from upcall.lazy_pattern import LazyPattern
+from upcall.server.problems import FORK_COMMAND
 
 _WORD = r"(?:check|create|list|prune|restore|upgrade|export|[A-Z]+|[0-9a-f-]{6,}|--[\w-]+(?: [\w./]+)?)"
 _ACTIONS = {
@@ -19,7 +20,7 @@ _ACTIONS = {
     "undo": "“Undo” at the changed files",
 }
 _OTHERS = ("deliveries", "expire", "log", "memory", "serve", "store", "token", "worker", "workers")
-_OF_RUN = LazyPattern(r"\bupcall (?:(fork) \S+ \S+ (?:ANSWER|-(?!\S))|(answer|resume|show|undo) [\w-]+(?=[.;,)`]|$))")
+_OF_RUN = LazyPattern(r"\bupcall (answer|resume|show|undo) [\w-]+(?=[.;,)`]|$)")
 """A run may have any name. Before anything but the end of a clause it is none: it is a word of the sentence."""
 
 _COMMAND = LazyPattern(rf"`?\bupcall (?P<verb>{'|'.join((*_ACTIONS, *_OTHERS))})\b(?: {_WORD})*`?")
@@ -37,4 +38,5 @@ def name_page_actions(text: str) -> str:
 
     text = text.replace(f"set one {WITH_A_MODEL}", "whoever runs this service sets one")
     text = _COMPLETION.sub("it can be completed on the run's page", text)
-    return _COMMAND.sub(name, _OF_RUN.sub(lambda found: f"upcall {found[1] or found[2]} RUN", text))
+    text = _OF_RUN.sub(r"upcall \1 RUN", FORK_COMMAND.sub("upcall fork RUN", text))
+    return _COMMAND.sub(name, text)

@@ -49,7 +49,9 @@ _STATUSES: Mapping[type[Exception], int] = {
 """By the class of an error, or the nearest class above it that is here."""
 
 
-_FORK = LazyPattern(r"\bupcall fork (\S+) (\S+) (?:ANSWER|-(?!\S))((?: --replace| --also \S+=ANSWER)*)")
+FORK_COMMAND = LazyPattern(r"\bupcall fork (\S+) (\S+) (?:ANSWER|-(?!\S))((?: --replace| --also \S+=ANSWER)*)")
+"""How a message names a branch with another answer: the run, the question, the options."""
+
 _COMMAND = LazyPattern(r"\bupcall (answer|resume|show) ([\w-]+)(?![\w -])")
 _REQUESTS = {"answer": "POST /api/runs/{}/answers", "resume": "POST /api/runs/{}/resume", "show": "GET /api/runs/{}"}
 
@@ -119,4 +121,4 @@ def name_requests(text: str) -> str:
         also = {each.removesuffix("=ANSWER"): "ANSWER" for each in options.split() if each.endswith("=ANSWER")}
         return f"POST /api/runs/{run}/fork {json.dumps(fields | ({'also': also} if also else {}))}"
 
-    return _COMMAND.sub(lambda found: _REQUESTS[found[1]].format(found[2]), _FORK.sub(name_fork, text))
+    return _COMMAND.sub(lambda found: _REQUESTS[found[1]].format(found[2]), FORK_COMMAND.sub(name_fork, text))
