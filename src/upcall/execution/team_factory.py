@@ -196,9 +196,7 @@ class TeamFactory:
         team = None if self.is_own else self._pin_team(run_id, options, known_plan)
         named = NamedTeam(name=self._named, account=identity.account()) if self._named else None
         chosen = _choose(ResolutionOptions, settings, options)
-        if (
-            options.get("on_ask") == "wait"
-        ):  # Chosen for this run, unlike the default: it comes before what a tool says.
+        if options.get("on_ask") == "wait":  # Chosen for this run, unlike the default: before what a tool says.
             chosen["ask_rules"] = [*chosen["ask_rules"], AskRule(do="wait")]
         priority = options.get("priority") or 0
         is_open = options.get("open") or False
