@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from upcall.lazy_pattern import LazyPattern
-from upcall.text import one_line, shorten_middle
+from upcall.text import one_line, shorten, shorten_middle
 
 if TYPE_CHECKING:
     from upcall.agents.tool_loop.compaction import HistoryPart
@@ -36,13 +36,17 @@ USUAL_WORDS = 12.0
 RARE_SHARE = 0.2
 """How much the rarity of all words of a passage counts beside that of the words that it shares with the task."""
 
-LEAST_SHARE = 0.4
-"""What is rated below this share of the best passage is left out: more text makes a small model lose its way."""
+LEAST_SHARE = 0.25
+"""What is rated below this share of the best passage that a tool returned is left out: more text makes a small model
+lose its way."""
 
 BEGIN = "Word for word, the oldest first:"
 JOINT = " ... "
 
 _ENDS = LazyPattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_RECORDS = LazyPattern(r"(?<=[}\])]),\s*(?=[\[{(])")
+"""Between two records of JSON, or two rows of a list, on one line."""
+
 _WORDS = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 """Words; of languages without spaces each character."""
 
@@ -62,7 +66,17 @@ class Happening(NamedTuple):
 
 
 class _Passage(NamedTuple):
+    """A sentence, a line or a record.
+
+    Attributes:
+        step: the place of what happened in the list of that.
+        is_own: whether the agent wrote it, instead of a tool.
+        words: the stems that occur in it.
+        length: how many words it has.
+    """
+
     step: int
+    is_own: bool
     text: str
     words: frozenset[str]
     length: int
@@ -84,7 +98,7 @@ def pair_calls(parts: Iterable[HistoryPart]) -> list[Happening]:
 
 
 def write_excerpts(steps: Sequence[Happening], task: str, room: int) -> str:
-    """Return excerpts of what happened, in at most `room` bytes, but for the names of many tools."""
+    """Return excerpts of what happened, in about `room` bytes at most."""
     calls = _list_calls(steps, int(room * CALLS_SHARE))
     passages = [each for number, step in enumerate(steps) for each in _split(number, step)]
     labels = [f"- {one_line(step.label, MAX_LABEL_CHARS)}" for step in steps]
@@ -102,7 +116,8 @@ def _list_calls(steps: Sequence[Happening], room: int) -> str:
     if not made:
         return ""
     counts = Counter(step.tool for step in made)
-    begin = "Calls made: " + ", ".join(f"{name} ({count})" for name, count in counts.items()) + "; the last of them:"
+    tools = shorten(", ".join(f"{name} ({count})" for name, count in counts.most_common()), room)
+    begin = f"Calls made: {tools}; the last of them:"
     lines: list[str] = []
     room -= _count_bytes(begin)
     for step in reversed(made):
@@ -115,13 +130,19 @@ def _list_calls(steps: Sequence[Happening], room: int) -> str:
 
 
 def _split(number: int, step: Happening) -> Iterator[_Passage]:
-    """Split a step into its sentences and lines, and a long one of these further."""
+    """Split a step into its sentences and lines, and a long one of these into its records, or wherever it has to be."""
     for sentence in _ENDS.split(shorten_middle(step.text, MAX_STEP_CHARS)):
-        short = sentence.strip()
-        for text in [short] if len(short) <= MAX_PASSAGE_CHARS else textwrap.wrap(short, MAX_PASSAGE_CHARS):
+        for text in _cut(sentence.strip()):
             stems = [*_stems(text)]
             if stems:
-                yield _Passage(number, text, frozenset(stems), len(stems))
+                yield _Passage(number, not step.tool, text, frozenset(stems), len(stems))
+
+
+def _cut(sentence: str) -> Iterable[str]:
+    if len(sentence) <= MAX_PASSAGE_CHARS:
+        return [sentence]
+    records = _RECORDS.split(sentence)
+    return (text for each in records for text in textwrap.wrap(each, MAX_PASSAGE_CHARS, break_on_hyphens=False))
 
 
 def _stems(text: str) -> Iterator[str]:
@@ -134,30 +155,45 @@ def _count_bytes(text: str) -> int:
 
 
 def _choose(passages: Sequence[_Passage], asked: set[str], labels: Sequence[str], room: int) -> list[_Passage]:
-    """Return the passages that say most of what is asked, in order, each wording once.
+    """Return the passages that say most of what is asked, in order, each wording once and where it came last.
 
-    The rarer a word, the more it counts (inverse document frequency, as in BM25). Of passages that have as much of
-    what is asked, those with rarer words come first, such as names and numbers, and of these the latest.
+    What tools returned has the room first: what the agent wrote was made of that, and often of the task alone.
     """
-    found = Counter(stem for each in passages for stem in each.words)
-    rarity = {stem: math.log(1 + (len(passages) - count + 0.5) / (count + 0.5)) for stem, count in found.items()}
-
-    def rate(passage: _Passage) -> float:
-        shared = sum(rarity[stem] for stem in sorted(passage.words & asked))
-        rare = sum(rarity[stem] for stem in sorted(passage.words)) / len(passage.words)
-        return (shared + rare * RARE_SHARE) / max(1.0, passage.length / USUAL_WORDS)
-
-    rates = [rate(each) for each in passages]
-    least = max(rates, default=0.0) * LEAST_SHARE
-    chosen: dict[str, int] = {}
+    latest = sorted({each.text: place for place, each in enumerate(passages)}.values())
+    rarity = _measure_rarity(passages)
+    rates = {place: _rate(passages[place], asked, rarity) for place in latest}
+    returned = [rates[place] for place in latest if not passages[place].is_own]
+    least = max(returned or rates.values(), default=0.0) * LEAST_SHARE
+    chosen: list[int] = []
     labelled: set[int] = set()
-    for place in sorted(range(len(passages)), key=lambda place: (rates[place], place), reverse=True):
-        number, text, *_ = passages[place]
-        if text in chosen:
+    for place in sorted(latest, key=lambda place: (passages[place].is_own, -rates[place], -place)):
+        each = passages[place]
+        if rates[place] < least:
             continue
-        room -= _count_bytes(text) + len(JOINT) + (0 if number in labelled else _count_bytes(labels[number]))
-        if room < 0 or rates[place] < least:
+        taken = _count_bytes(each.text) + len(JOINT) + (0 if each.step in labelled else _count_bytes(labels[each.step]))
+        if taken > room:
             break
-        chosen[text] = place
-        labelled.add(number)
-    return [passages[place] for place in sorted(chosen.values())]
+        room -= taken
+        chosen.append(place)
+        labelled.add(each.step)
+    return [passages[place] for place in sorted(chosen)]
+
+
+def _measure_rarity(passages: Collection[_Passage]) -> dict[str, float]:
+    """Return how rare each stem is in the passages (inverse document frequency, as in BM25)."""
+    found = Counter(stem for each in passages for stem in each.words)
+    return {stem: math.log(1 + (len(passages) - count + 0.5) / (count + 0.5)) for stem, count in found.items()}
+
+
+def _rate(passage: _Passage, asked: set[str], rarity: Mapping[str, float]) -> float:
+    """Return how much a passage says of what is asked: it has words of that, and others beside them.
+
+    The rarer a word, the more it counts, each further one less. Who only repeats the task says nothing of it, so what
+    is new in a passage counts as a share. Of passages that have as much of what is asked, those with rarer words come
+    first, such as names and numbers.
+    """
+    shared = [rarity[stem] for stem in sorted(passage.words & asked)]
+    in_all = sum(rarity[stem] for stem in sorted(passage.words))
+    new = in_all - sum(shared)
+    said = math.hypot(*shared) + in_all / len(passage.words) * RARE_SHARE
+    return said * new / in_all / max(1.0, passage.length / USUAL_WORDS)

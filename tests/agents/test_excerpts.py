@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import pytest
 
 from upcall.agents.tool_loop.excerpts import Happening, write_excerpts
@@ -30,6 +33,57 @@ def test_excerpts_hold_what_the_task_asks(task: str, fact: str) -> None:
     written = write_excerpts(steps_of(*texts), task, 1_200)
     assert f'- read {{"page": 21}}: {fact}' in written
     assert len(written.encode()) <= 1_200
+
+
+LEDGER = "Report for the harbour office in Emden the total amount, the responsible clerk and the invoice number."
+
+
+def restate(kind: str, steps: Sequence[Happening]) -> list[Happening]:
+    """Return the steps among texts that say the task again."""
+    match kind:
+        case "plan":
+            return [Happening("It wrote", f"Plan:\n1. I will {LEDGER.lower()}\n2. Check it."), *steps]
+        case "thoughts":
+            thoughts = [Happening("It thought", f"My task: {LEDGER} Next is {step.label}.") for step in steps]
+            return [each for pair in zip(thoughts, steps, strict=True) for each in pair]
+        case "errors":
+            return [Happening("failed: read {}", f'Error: timeout at "{LEDGER}"', "read"), *steps]
+        case "search":
+            found = [Happening("search {}", f'Results for "{LEDGER}": see page {n}.', "search") for n in range(5)]
+            return [*found, *steps]
+        case _:
+            heads = f"You asked me: {LEDGER} Here is what I found."
+            return [step._replace(text=f"{heads}\n{step.text}") for step in steps]
+
+
+@pytest.mark.parametrize("kind", ["plan", "thoughts", "errors", "search", "replies of an agent"])
+def test_texts_that_restate_the_task_displace_no_fact(kind: str) -> None:
+    facts = [f"Emden: amount {100 + n} EUR.\nClerk: Person{n}.\nInvoice R-{900 + n}." for n in range(8)]
+    texts = [each for fact in facts for each in (f"{fact}\n{PLAIN}", PLAIN)]
+    written = write_excerpts(restate(kind, steps_of(*texts)), LEDGER, 3_000)
+    assert [line for fact in facts for line in fact.splitlines() if line not in written] == []
+
+
+def test_what_tools_returned_has_the_room_first() -> None:
+    guesses = [Happening("It thought", f"I guess that clerk {n} is called Nobody{n}.") for n in range(40)]
+    facts = [f"The clerk of town {n} is Pell{n}." for n in range(10)]
+    written = write_excerpts([*guesses, *steps_of(*facts), *guesses], "Who is the clerk of each town?", 1_000)
+    assert [fact for fact in facts if fact not in written] == []
+
+
+def test_records_on_one_line_stay_whole() -> None:
+    orders = [
+        {"order": n, "customer": f"Customer{n}", "status": "overdue" if n % 20 == 7 else "paid"} for n in range(200)
+    ]
+    written = write_excerpts(steps_of(json.dumps(orders)), "List the customers of the overdue orders.", 2_000)
+    assert [each for each in orders if each["status"] == "overdue" and json.dumps(each)[1:-1] not in written] == []
+
+
+def test_excerpts_of_many_tools_fit_their_room() -> None:
+    steps = [Happening("call {}", "The clerk is Pell.", f"tool_with_a_name_{n}") for n in range(500)]
+    written = write_excerpts(steps, "Who is the clerk?", 600)
+    assert "The clerk is Pell." in written
+    assert len(written.encode()) <= 700
 
 
 def test_excerpts_find_a_fact_deep_in_a_long_result() -> None:
