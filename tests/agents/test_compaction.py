@@ -79,9 +79,11 @@ async def test_compaction_lets_two_hundred_calls_fit(tmp_path: Path, serve: Serv
     assert 3 < reader.noted < CALLS / 4
 
 
-@pytest.mark.parametrize("several", [1, 5])
-async def test_small_model_gets_excerpts_without_calls(tmp_path: Path, serve: Serve, several: int) -> None:
-    reader = Reader(small=True, several=several)
+@pytest.mark.parametrize(("several", "thinks"), [(1, False), (1, True), (5, False)])
+async def test_small_model_gets_excerpts_without_calls(
+    tmp_path: Path, serve: Serve, several: int, thinks: bool
+) -> None:
+    reader = Reader(small=True, several=several, thinks=thinks)
     app, run = await read_all(reader, serve(reader), tmp_path)
     assert (run.result, reader.refused, reader.noted, lost(reader)) == ("Read.", 0, 0, [])
     assert len(facts_in(json.dumps(reader.last)) & planted()) >= 0.95 * len(planted())

@@ -57,6 +57,7 @@ class Reader:
         notes: whether it writes notes at all.
         circle: whether its notes repeat their end until they are cut off.
         small: whether it is a small model, which writes no notes.
+        thinks: whether it says its task again before each call.
         nested: whether it works for another agent.
         dies: the part in which the process is killed.
         refusal: what a request that is too long gets, in place of OpenAI's words.
@@ -72,6 +73,7 @@ class Reader:
     notes: bool = True
     circle: bool = False
     small: bool = False
+    thinks: bool = False
     nested: bool = False
     dies: int = 0
     refusal: Reply | None = None
@@ -137,7 +139,9 @@ class Reader:
         if self.asks == "model" and {5, 90} & {*range(first, first + self.several)}:
             part = 5 if first <= 5 else 90
             return Call("ask_user", {"question": f"Which colour for part {part}?"}, id=f"c{first}")
-        return Calls([Call("read", {"part": each}, id=f"c{each}") for each in range(first, first + self.several)])
+        thought = f"The user wants: {TASK} Next is part {first}." if self.thinks else None
+        calls = [Call("read", {"part": each}, id=f"c{each}") for each in range(first, first + self.several)]
+        return Calls(calls, thought)
 
     async def read(self, part: int) -> str:
         """Read a part."""
