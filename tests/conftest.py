@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import signal
 import sys
@@ -56,10 +57,36 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out a test of the core that shows something by a guest which was taken out."""
+    """Leave out a test of the core that shows something by a guest which was taken out; forget what others left."""
     needed = [guest for mark in item.iter_markers("needs") for guest in mark.args]
     if missing := [guest for guest in needed if not is_here(guest)]:
         pytest.skip(f"without {', '.join(missing)}")
+    _forget_servers()
+    _restore_log()
+    _leave_clients()
+
+
+def _forget_servers() -> None:
+    """Forget what servers of other tests reported of themselves: another one may listen at their port now."""
+    for module, name in (("model_size", "_known_sizes"), ("openai_client.client", "_rules")):
+        if loaded := sys.modules.get(f"upcall.autogen.{module}"):
+            getattr(loaded, name).clear()
+
+
+def _restore_log() -> None:
+    """Take the log back from a command line that ran in this process, which keeps it until its end."""
+    for name in ("upcall", "autogen_core", "autogen_core.events", "autogen_agentchat"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.getLogger("upcall").propagate = True
+    logging.getLogger("upcall").handlers.clear()
+
+
+def _leave_clients() -> None:
+    """Keep a client that a test left open from closing itself when it is collected: OpenAI's and Anthropic's do so in
+    whichever loop runs then, which is another test's, and that test's log gets the traceback."""
+    for package in ("openai", "anthropic"):
+        if loaded := sys.modules.get(f"{package}._base_client"):
+            vars(loaded)["AsyncHttpxClientWrapper"].__del__ = lambda _: None
 
 
 @pytest.fixture(autouse=True)
@@ -89,23 +116,6 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     # A script has the replies of the agents; what the second look at a question does has tests of its own.
     monkeypatch.setenv("UPCALL_QUESTIONS__CHECK_QUESTIONS", "false")
-
-
-@pytest.fixture(autouse=True)
-def _strange_servers() -> None:
-    """Forget what servers of other tests reported of themselves: another one may listen at their port now."""
-    for module, name in (("model_size", "_known_sizes"), ("openai_client.client", "_rules")):
-        if loaded := sys.modules.get(f"upcall.autogen.{module}"):
-            getattr(loaded, name).clear()
-
-
-@pytest.fixture(autouse=True)
-def _left_clients() -> None:
-    """Keep a client that a test left open from closing itself when it is collected: OpenAI's and Anthropic's do so in
-    whichever loop runs then, which is another test's, and that test's log gets the traceback."""
-    for package in ("openai", "anthropic"):
-        if loaded := sys.modules.get(f"{package}._base_client"):
-            vars(loaded)["AsyncHttpxClientWrapper"].__del__ = lambda _: None
 
 
 @pytest.fixture(autouse=True)

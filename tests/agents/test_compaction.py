@@ -68,7 +68,7 @@ def lost(reader: Reader) -> list[str]:
     return [each for each in ("TASK-WORD", "COLOUR-5?", "COLOUR-90?", "You are the reader.") if each not in seen]
 
 
-@pytest.mark.parametrize("known", [8_000, None])
+@pytest.mark.parametrize("known", [8_000, pytest.param(None, marks=pytest.mark.slow)])
 async def test_compaction_lets_two_hundred_calls_fit(tmp_path: Path, serve: Serve, known: int | None) -> None:
     reader = Reader(known=known)
     _, run = await read_all(reader, serve(reader), tmp_path)
@@ -79,7 +79,9 @@ async def test_compaction_lets_two_hundred_calls_fit(tmp_path: Path, serve: Serv
     assert 3 < reader.noted < CALLS / 4
 
 
-@pytest.mark.parametrize(("several", "thinks"), [(1, False), (1, True), (5, False)])
+@pytest.mark.parametrize(
+    ("several", "thinks"), [(1, True), *(pytest.param(each, False, marks=pytest.mark.slow) for each in (1, 5))]
+)
 async def test_small_model_gets_excerpts_without_calls(
     tmp_path: Path, serve: Serve, several: int, thinks: bool
 ) -> None:
@@ -138,7 +140,7 @@ async def test_compaction_knows_the_words_beside_an_image(tmp_path: Path) -> Non
     assert "TASK-WORD" in json.dumps(reader.last)
 
 
-@pytest.mark.parametrize("several", [2, 5])
+@pytest.mark.parametrize("several", [2, pytest.param(5, marks=pytest.mark.slow)])
 async def test_compaction_keeps_calls_with_their_results(tmp_path: Path, serve: Serve, several: int) -> None:
     reader = Reader(several=several)
     _, run = await read_all(reader, serve(reader), tmp_path)
@@ -209,7 +211,7 @@ async def test_compaction_is_an_event_of_the_transcript(tmp_path: Path, serve: S
     assert run.usage["reader"].model_calls == reader.made + reader.noted
 
 
-@pytest.mark.parametrize("dies", [28, 40])
+@pytest.mark.parametrize("dies", [pytest.param(28, marks=pytest.mark.slow), 40])
 async def test_kill_after_compaction_makes_no_notes_again(tmp_path: Path, serve: Serve, dies: int) -> None:
     reader = Reader(calls=60, asks="")
     url = serve(reader)

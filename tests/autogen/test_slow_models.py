@@ -44,7 +44,7 @@ async def request_from(client: OpenAICompatibleClient, limit: float | None) -> s
     return str((await result_of(call)).content)
 
 
-@pytest.mark.parametrize("model", [SMALL, LARGE])
+@pytest.mark.parametrize("model", [SMALL, pytest.param(LARGE, marks=pytest.mark.slow)])
 async def test_slow_reply_outlasts_the_timeout_of_a_call(model: str) -> None:
     with LoopbackServer([SLOW]) as server:
         assert await request(server, model, TIMEOUT_S) == SLOW.text
@@ -110,7 +110,10 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("limit", [None, 0.4], ids=["agent", "classifier"])
-@pytest.mark.parametrize("begun", [False, True], ids=["from the beginning", "after a word"])
+@pytest.mark.parametrize(
+    "begun",
+    [pytest.param(False, id="from the beginning", marks=pytest.mark.slow), pytest.param(True, id="after a word")],
+)
 @pytest.mark.parametrize("kind", EMPTY)
 async def test_empty_signs_of_life_are_silence(kind: str, begun: bool, limit: float | None) -> None:
     """Each of them resets the timeouts of the HTTP client, so without a limit of ours the call would never end."""

@@ -43,25 +43,22 @@ async def read(client: httpx.AsyncClient, path: str) -> str:
     return page.text
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("", "port color"),
-        ("text=WHICH++port", "port"),
-        ("text=palette", "color"),
-        ("asker=researcher", "color"),
-        ("owner=alice", "color"),
-        ("owner=alice&text=port", ""),
-        ("newer_than=1d", "color"),
-        ("older_than=1d", "port"),
-    ],
-)
-async def test_inbox_shows_the_questions_that_fit_its_address(query: str, found: str) -> None:
+async def test_inbox_shows_the_questions_that_fit_its_address() -> None:
+    wanted = {
+        "": ["port", "color"],
+        "text=WHICH++port": ["port"],
+        "text=palette": ["color"],
+        "asker=researcher": ["color"],
+        "owner=alice": ["color"],
+        "owner=alice&text=port": [],
+        "newer_than=1d": ["color"],
+        "older_than=1d": ["port"],
+    }
     async with serving() as site, await site.caller() as me:
         await ask(site, "Which port?", days=7, task="Serve it")
         await ask(site, "Which color?", asker="researcher", user="alice", task="Choose a palette")
-        page = await read(me, f"/?{query}")
-    assert re.findall(r"Which (\w+)\?</h2>", page) == found.split()
+        found = {query: re.findall(r"Which (\w+)\?</h2>", await read(me, f"/?{query}")) for query in wanted}
+    assert found == wanted
 
 
 async def test_inbox_search_finds_a_run_by_id_and_name() -> None:
