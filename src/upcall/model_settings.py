@@ -195,8 +195,9 @@ class ModelsSettings(ModelSettings):
     max_reply_tokens: Annotated[
         AtLeastOne | None,
         About(
-            "most tokens in one reply of a model (`max_tokens` or `max_completion_tokens` of the request); a "
-            "result cut off there says so",
+            "most tokens in one reply of a model (`max_tokens` or `max_completion_tokens` of the request); lowered "
+            "or left out where a server takes fewer, or says that it leaves the conversation no room. A result cut "
+            "off there says so",
             when="with a small model of your own, which may not stop writing",
         ),
     ] = None

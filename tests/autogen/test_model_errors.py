@@ -101,6 +101,17 @@ async def test_refusal_does_not_show_the_key_in_part(shown: str) -> None:
     assert KEY[-4:] not in emitted
 
 
+async def test_refusal_with_a_very_long_word_is_cut() -> None:
+    emitted = await fail(400, {"error": {"message": "no" * 100_000}})
+    assert "refused the request (HTTP 400): nono" in emitted
+    assert len(emitted) < 500
+
+
+async def test_refusal_names_its_field_where_words_do_not() -> None:
+    emitted = await fail(400, {"error": {"message": "String is too long", "param": "metadata.k"}})
+    assert "refused the request (HTTP 400): metadata.k: String is too long. The run" in emitted
+
+
 async def test_unreachable_server_is_named_with_what_the_network_wrote() -> None:
     client = OpenAICompatibleClient(model="m", api_key=KEY, base_url="http://127.0.0.1:1/v1", max_retries=0)
     call = call_model(

@@ -237,18 +237,18 @@ async def test_overflow_is_not_tried_again_and_names_a_remedy(words: str) -> Non
 @pytest.mark.parametrize(
     "words",
     [
-        "'max_tokens' is too large: 8192. This model's maximum context length is 8192 tokens and your request has 30",
-        "maximum context length is 8192 tokens. However, you requested 8222 (30 of text input, 8192 in the output)",
-        "maximum context length is 8192 tokens. However, you requested 8192 output tokens and your prompt has 30",
-        "`inputs` tokens + `max_new_tokens` must be <= 8192. Given: 30 `inputs` tokens and 8192 `max_new_tokens`",
+        "'max_tokens' is too large: 8191. This model's maximum context length is 8192 tokens and your request has 30",
+        "maximum context length is 8192 tokens. However, you requested 8221 (30 of text input, 8191 in the output)",
+        "maximum context length is 8192 tokens. However, you requested 8191 output tokens and your prompt has 30",
+        "`inputs` tokens + `max_new_tokens` must be <= 8192. Given: 30 `inputs` tokens and 8191 `max_new_tokens`",
     ],
 )
 async def test_limit_of_the_reply_gives_way_to_the_conversation(words: str) -> None:
     with ZooServer(Behaviour("full", "x", refuse=lambda body: words if "max_tokens" in body else None)) as server:
-        client = ours(server.base_url, max_tokens=8192)
+        client = ours(server.base_url, max_tokens=8191)
         for _ in range(2):  # Another conversation may leave room for it, so it is not left out from then on.
             assert (await ask(client))[0].content
-    assert [body.get("max_tokens") for body in server.bodies] == [8192, None, 8192, None]
+    assert [body.get("max_tokens") for body in server.bodies] == [8191, None, 8191, None]
 
 
 async def test_placeholder_of_a_parameterless_tool_leaves_its_calls() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upcall.autogen.overflow_words import is_overflow
+from upcall.autogen.overflow_words import MAX_CHARS, is_over_rate_alone, is_overflow
 
 TOO_LONG = """
 prompt is too long: 213462 tokens > 200000 maximum
@@ -49,6 +49,15 @@ The sum of prompt length (5000.0), query length (0) should not exceed max_num_to
 Prefill context too large for available memory (pre-chunk guard at 192 tokens, kv_len=37056)
 Request too large for model in organization on tokens per minute (TPM): Limit 6000, Requested 9000
 input characters limit is 819200
+This model's maximum context length is 8192 tokens, you sent 9000. Upgrade for a longer context.
+This endpoint's maximum context length is 8192 tokens; free models have daily limits. reduce the length
+This model's maximum context length is 8192 tokens. However, your messages (with tool_calls) resulted in 9000 tokens.
+Prompt is too long: 9000 tokens > 8192. Upgrade your plan for more
+context_length_exceeded: input tokens exceed the context window; see the quota page
+context window exceeded: you have used your input quota of 8192 tokens
+Invalid 'messages[2].tool_calls[0].function.arguments': string too long
+messages.5.content.0.text: string too long
+qwen2.5 has a context window of 32768 tokens
 输入长度超过模型限制
 Prompt 超长
 """.strip().splitlines()
@@ -68,6 +77,30 @@ Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with 
 Invalid 'input[3].id': string too long. Expected a string with maximum length 64
 messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes
 context window management is not supported
+Invalid 'user': string too long. Expected a string with maximum length 64
+Invalid 'metadata.k': string too long
+Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64
+Invalid 'messages[3].name': string too long
+Function name exceeds maximum length of 64 characters
+tools.0.name: exceeds maximum length
+metadata value exceeds maximum length of 512
+Number of stop sequences must be reduced
+Schema nesting exceeds maximum length
+Invalid schema for response_format: total string length of enum values exceeds size limit
+json_schema exceeds maximum size
+The uploaded file size exceeds the limit
+Image size exceeds the limit
+Unsupported parameter: input length
+max_tokens exceeds the limit of 8192
+max_tokens exceeds the maximum token limit of 8192
+`max_tokens` (70000) exceeds model limit 8192
+Your request rate must be reduced. Retry after 1 second.
+Too many concurrent requests; concurrency must be reduced
+Rate limit exceeded: tokens. Please reduce the length of messages
+Token limit exceeded. Resets at 10:00
+Tokens limit exceeded, retry in 20s
+You exceeded the token limit for this period
+Token limit exceeded for your account
 """.strip().splitlines()
 
 
@@ -79,3 +112,22 @@ def test_refusal_of_a_long_conversation_is_known(words: str) -> None:
 @pytest.mark.parametrize("words", OTHER)
 def test_refusal_of_something_else_is_no_overflow(words: str) -> None:
     assert not is_overflow(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "alone"),
+    [
+        ("Request too large for m on tokens per min (TPM): Limit 6000, Requested 9000", True),
+        ("prompt is too long: 205000 tokens > 200000 maximum", True),
+        ("Rate limit reached; this model's maximum context length is 8192 tokens", False),
+        ("Your request rate must be reduced. Retry after 1 second.", False),
+        ("Rate limit reached: Limit 6000, Used 5000, Requested 2000. Please try again in 10s", False),
+    ],
+)
+def test_rate_and_request_too_long_are_distinguished(words: str, alone: bool) -> None:
+    assert is_over_rate_alone(words) is alone
+
+
+def test_refusal_is_read_up_to_a_limit() -> None:
+    assert is_overflow("prompt is too long" + "x" * 100_000)
+    assert not is_overflow("x" * MAX_CHARS + " prompt is too long")

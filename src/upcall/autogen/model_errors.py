@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import FrameType
 
 from upcall.autogen.overflow_words import is_over_rate_alone, is_overflow
+from upcall.autogen.refused_fields import PATH
 from upcall.errors import (
     AgentFailed,
     ConversationTooLong,
@@ -206,7 +207,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
             f"{who} sends requests on to {there}, which gets neither the conversation nor the key. If you trust it, "
             f"make it the base URL. {resume}"
         )
-    if _is_overflow(error, status, reason):
+    if _is_overflow(error, status):
         return ConversationTooLong(
             f"{who} refused the request: the conversation is longer than the model takes{reason}. Give the "
             "agent a model_context that shows less of it, shorten what its tools return, or use a model with a longer "
@@ -311,10 +312,11 @@ def _url(error: Exception) -> str:
     return str(url.copy_with(query=None, username=None, password=None)) if url is not None else "the base URL"
 
 
-def _is_overflow(error: Exception, status: object, reason: str) -> bool:
+def _is_overflow(error: Exception, status: object) -> bool:
+    words = _all_words(error)
     refused = status in (None, 400, 413, 422, 500) and (status is not None or isinstance(error, ServerError))
-    over_rate = status in (403, 429) and is_over_rate_alone(reason)
-    return status == _TOO_LARGE or over_rate or (refused and is_overflow(reason))
+    over_rate = status in (403, 429) and is_over_rate_alone(words)
+    return status == _TOO_LARGE or over_rate or (refused and is_overflow(words))
 
 
 _TOO_LARGE = 413
@@ -373,22 +375,33 @@ def _server_words(error: Exception) -> str:
 
     A server may echo the key, whole or in part, which the failed request contains.
     """
-    given = error.words if isinstance(error, ServerError) else getattr(error, "body", getattr(error, "message", None))
-    message = words_of(given)
+    message = _all_words(error)
     request = getattr(error, "request", None)
     headers = getattr(request, "headers", {})
     for secret in [*headers.get("authorization", "").split()[-1:], headers.get("api-key", "")]:
         message = message.replace(secret, "[key]") if len(secret) >= _SHORTEST_KEY else message
         message = re.sub(rf"{re.escape(secret[:6])}[^\s\"',;)]*", "[key]", message) if len(secret) > 12 else message
-    words = one_line(_MASKED.sub("[key]", message), _MAX_WORDS_CHARS).rstrip(" .。")
+    # What follows is not shown, and the search takes the square of a long word's length.
+    words = one_line(_MASKED.sub("[key]", message[: 5 * _MAX_WORDS_CHARS]), _MAX_WORDS_CHARS).rstrip(" .。")
     return f": {words}" if words else ""
 
 
+def _all_words(error: Exception) -> str:
+    if isinstance(error, ServerError):
+        return words_of(error.words)
+    return words_of(getattr(error, "body", getattr(error, "message", None)))
+
+
 def words_of(error: object) -> str:
-    """Return what an error of a server says, in whichever of the forms that servers use; empty for a web page."""
+    """Return what an error of a server says, in whichever of the forms that servers use; empty for a web page.
+
+    Where the error has the path to a field that its words do not name, the words begin with it.
+    """
     if isinstance(error, Mapping):
         reason = next((words for name in _WORDS if (words := words_of(error.get(name)))), "")
         where = ".".join(map(str, error["loc"])) if isinstance(error.get("loc"), list) else ""  # FastAPI's, of a field.
+        if isinstance(param := error.get("param"), str) and _PARAM.fullmatch(param) and param not in reason:
+            where = where or param
         metadata = error.get("metadata")
         raw = words_of(metadata.get("raw")) if isinstance(metadata, Mapping) else ""  # OpenRouter's, of the provider.
         words = ": ".join(each for each in (where, reason, raw if raw != reason else "") if each)
@@ -409,6 +422,8 @@ def is_page(body: object) -> bool:
     """Return whether what a server sent is a web page."""
     return isinstance(body, str) and _PAGE.match(body) is not None
 
+
+_PARAM = LazyPattern(PATH, re.IGNORECASE)
 
 _WORDS = ("message", "error", "detail", "msg", "type", "code")
 """Where an error object has its words: the first that has any."""

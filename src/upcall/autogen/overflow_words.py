@@ -1,46 +1,74 @@
 """How servers say that a conversation is longer than what the model takes.
 
-Each has words of its own: the patterns come from refusals that users of many programs reported. Refusals about
-something else that have the same words come first: what a key may use in a time, what it pays for, and how long the
-reply, an image or the description of a tool may be. No shorter conversation helps with these.
+Each has words of its own: the patterns come from refusals that users of many programs reported. They are read in this
+order. What cannot mean anything else decides first. Then come refusals that have the same words and are about something
+else: what a key may use in a time or pays for, how long the reply may be, and other fields of the request
+(`refused_fields`). No shorter conversation helps with these. Last is how a conversation is said to be too long.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from upcall.autogen.refused_fields import find_refused_fields, is_conversation
 from upcall.lazy_pattern import LazyPattern
+
+MAX_CHARS: Final = 10_000
+"""How much of a refusal is read: some repeat the whole request."""
+
+_SURELY = LazyPattern(
+    "|".join([
+        r"context_(?:length|window|size)_exceeded|exceed_context_size|tokens_limit_reached|prompt_too_long",
+        r"(?:maximum|max|model'?s) context (?:length|window|size)[^\d]{0,40}\d",
+        r"(?:prompt|input|messages?|conversation|request)\b.{0,10} too (?:long|large)\b[^.]{0,40}\d+ (?:tokens )?> ?\d",
+        r"exceeds? (?:the )?context (?:limit|window|length|size)|context (?:window|length|size|limit)[^.]{0,20} exceed",
+        r"max_tokens must be at least 1, got -|`?inputs`?(?: tokens \+| must have less)",
+    ])
+)  # fmt: skip
+"""Codes, and sentences with the numbers."""
+
+_OVER_RATE = LazyPattern(r"request too large for|tokens must be reduced|extra usage is required for long context")
+"""How servers speak of a rate or a plan that the request is over by itself, so that no time helps (OpenAI, Groq,
+Anthropic)."""
+
+_RATE = LazyPattern(
+    "|".join([
+        r"per (?:minute|min|hour|day|month)\b|(?:this|each) month|\bdaily\b|rate.?limit|wait before|throttl",
+        r"too many (?:concurrent )?requests|\b[rt]p[md]\b|resets? (?:at|in|on)\b|for this period",
+        r"(?:retry|try|try again) (?:in|after|later)\b",
+        r"credits|upgrade|quota|for your (?:account|plan|tier|key)",
+    ])
+)  # fmt: skip
+"""Refusals about what a key may use in a time, or what it pays for."""
 
 _OTHERS = LazyPattern(
     "|".join([
-        r"per (?:minute|hour|day|month)|(?:this|each) month|\bdaily\b|rate limit|wait before|throttl|too many requests",
-        r"credits|upgrade|quota",
-        r"(?:output|completion) token limit|budget_tokens",
-        r"'(?:tools|functions|stop)(?:\[\d+\][\w.]*)?'|tool_calls|\[\d+\]\.(?:id|call_id|name)'",
-        r"\bimages?\b.{0,40}(?:exceeds? (?:\d|max allowed)|too (?:large|many))|too many images",
+        r"(?:output|completion) token limit|maximum tokens you requested",
+        r"\b(?:images?(?! and)|files?|names?|(?:json_)?schemas?|metadata|number of (?!(?:\w+ )?tokens)\w+)\b[^.]{0,40}"
+        r"\b(?:exceed|too (?:large|long|many))|too many images",
         r"(?:context|truncation)\b.{0,30}(?:not support|unsupported|unknown|not permitted)",
     ])
 )  # fmt: skip
 
-_ALONE = LazyPattern(r"request too large for|must be reduced|extra usage is required for long context")
-"""How servers speak of a rate or a plan that the request is over by itself, so that no time helps (OpenAI, Groq,
-Anthropic)."""
+_LENGTH_OF_A_FIELD = LazyPattern("(?:string|array) too long")
 
 _TOO_LONG = LazyPattern(
     "|".join([
         r"context.{0,12}(?:length|window|size|limit|shift is disabled|too (?:large|long))|(?:maximum|long) context",
         r"(?:prompts?|inputs?|messages?|conversation|request|token)(?: token)?(?: length)? (?:is |was |are |tokens )?"
-        r"too (?:long|large)|(?:prompt|input).{0,20}\) is too long|string too long|body too large|request_too_large",
-        r"too many (?:input |prompt )?tokens|reduce the length|more than max tokens",
+        r"too (?:long|large)|(?:prompt|input).{0,20}\) is too long|body too large|request_too_large",
+        r"too many (?:input |prompt )?tokens|reduce the length|more than max tokens|cannot truncate (?:to|prompt)",
         r"(?:longer|greater) than the (?:model|maximum|context)|range of input length",
         r"exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |max |model'?s? |supported )*"
-        r"(?:context|token|number of tokens|input|sequence|model length|message tokens|length|size)",
-        r"(?:tokens?|prompt|messages?|input|payload|size)\b[^.]{0,60} exceeds? (?:the |model )*limit",
-        r"(?:input|prompt) (?:token count|tokens|length)|maximum (?:allowed )?(?:input|prompt|number of tokens)",
-        r"model'?s maximum (?:sequence )?length|tokens? limit exceeded|messages token length",
-        r"\d+ tokens\b.{0,60}(?:at most|maximum|more than)|(?:input|max input) characters",
-        r"'(?:messages|input)': array too long",
-        # Names of a setting of llama.cpp, TabbyAPI, TensorRT, vLLM, text-generation-inference.
-        r"n_keep|max_seq_len|max_num_tokens|max_tokens must be at least 1, got -",
-        r"`?inputs`?(?: tokens \+| must have less)",
+        r"(?:context|token|number of tokens|input|sequence|model length|message tokens)",
+        r"\b(?:tokens?|prompts?|messages?|inputs?|conversation|request|payload|body|content|text)\b[^.]{0,60}"
+        r" exceed(?:s|ed)? [^.]{0,30}\b(?:limit|length|size)",
+        r"(?:input|prompt) (?:token count|tokens|length)\b[^.]{0,40}(?:exceed|longer|greater|more|> ?\d|\d{4})",
+        r"maximum (?:allowed )?(?:input|prompt|number of tokens)",
+        r"model'?s maximum (?:sequence )?length|model max length|tokens? limit exceeded|messages token length",
+        r"\d tokens\b.{0,60}(?:at most|maximum|more than)|(?:input|max input) characters",
+        # Names of a setting of llama.cpp, TabbyAPI, TensorRT.
+        r"n_keep|max_seq_len|max_num_tokens",
         r"(?:prompt|输入|上下文|内容|tokens?).{0,12}(?:超长|超过|超出|过长)",
     ])
 )  # fmt: skip
@@ -48,10 +76,19 @@ _TOO_LONG = LazyPattern(
 
 def is_overflow(words: str) -> bool:
     """Return whether a refusal says that the conversation is longer than what the model takes."""
-    lower = words.lower()
-    return is_over_rate_alone(lower) or (not _OTHERS.search(lower) and _TOO_LONG.search(lower) is not None)
+    lower = words[:MAX_CHARS].lower()
+    if _SURELY.search(lower) or _OVER_RATE.search(lower):
+        return True
+    if _RATE.search(lower) or _OTHERS.search(lower):
+        return False
+    fields = find_refused_fields(lower)
+    if fields:
+        long = _TOO_LONG.search(lower) or _LENGTH_OF_A_FIELD.search(lower)
+        return long is not None and any(map(is_conversation, fields))
+    return _TOO_LONG.search(lower) is not None
 
 
 def is_over_rate_alone(words: str) -> bool:
-    """Return whether a refusal for a rate or a plan says that the request is over it by itself."""
-    return _ALONE.search(words.lower()) is not None
+    """Return whether a refusal with the status of a rate or a plan is of a request that is too long by itself."""
+    lower = words[:MAX_CHARS].lower()
+    return bool(_OVER_RATE.search(lower) or (_SURELY.search(lower) and not _RATE.search(lower)))

@@ -354,12 +354,48 @@ _UNSUPPORTED = (
 
 STALE: Final = "reasoning that it sent before and can no longer read"
 
+REPLY_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+def _drop_reply_limit(body: JsonObject) -> bool:
+    return max([drop(each)(body) for each in REPLY_LIMITS])
+
+
+def read_reply_limit(body: JsonObject) -> int:
+    """Return how many tokens a body wants in a reply at most, 0 if it does not say."""
+    return max(each for each in (0, *map(body.get, REPLY_LIMITS)) if isinstance(each, int))
+
+
+def lower_reply_limit(most: int) -> Callable[[JsonObject], bool]:
+    """Return a change that asks for no more than `most` tokens in a reply."""
+
+    def apply(body: JsonObject) -> bool:
+        above = [each for each in REPLY_LIMITS if isinstance(body.get(each), int) and body[each] > most]
+        body.update(dict.fromkeys(above, most))
+        return bool(above)
+
+    return apply
+
+
+_REPLY_LIMIT = r"max_(?:completion_|output_|new_)?tokens"
+
 CROWDED: Final = Mend(
     "max_tokens beside so long a conversation",
-    _words(r"max_(?:completion_|output_|new_)?tokens|(?:in the|requested \d+) (?:output|completion)"),
-    lambda body: max([drop(each)(body) for each in ("max_tokens", "max_completion_tokens", "max_output_tokens")]),
+    _words(rf"{_REPLY_LIMIT}|\b(?:output|completion)\b|request too large for"),
+    _drop_reply_limit,
 )
 """What is left out of a request that is too long because of it: without, a server takes what room is left."""
+
+OVERSIZED: Final = Mend(
+    "max_tokens of this size",
+    _words(
+        rf"(?:{_REPLY_LIMIT}|maximum tokens you requested)\b.{{0,100}}(?:too (?:large|big|high)|between|at most|<"
+        r"|less than|(?:greater|more) than|above|exceed|range|> ?\d)|range of "
+        rf"{_REPLY_LIMIT}|(?:exceed|above|more than)\w*\b.{{0,40}}\b{_REPLY_LIMIT}"
+    ),
+    _drop_reply_limit,
+)
+"""What is left out where the server names no limit; else it is lowered to that (`server_rules`)."""
 
 OF_CONVERSATION: Final = frozenset({STALE, CROWDED.name})
 """The names of mends that are about the conversation, not the server: they are not remembered."""
@@ -424,17 +460,7 @@ MENDS: Final = {
             _words(r"\bstream(?:ing)?\b.{0,20}(?:true|required|only)|\bonly\b.{0,30}\bstream(?:ing)?\b|non-?stream"),
             _stream_always,
         ),
-        *(
-            Mend(
-                f"{field} of this size",
-                _words(
-                    rf"{field}\b.{{0,40}}(?:too (?:large|big|high)|between|at most|less than|must be <"
-                    rf"|exceeds? (?:the )?max)"
-                ),
-                drop(field),
-            )
-            for field in ("max_tokens", "max_completion_tokens")
-        ),
+        OVERSIZED,
         Mend(
             "max_tokens (max_completion_tokens instead)",
             _words(r"max_completion_tokens|max_tokens.*" + _UNSUPPORTED + "|" + _UNSUPPORTED + ".*max_tokens"),

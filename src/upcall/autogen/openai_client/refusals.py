@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from upcall.autogen.model_errors import ServerError, words_of
@@ -23,6 +22,4 @@ def read_refusal(error: Exception) -> ServerRefusal | None:
     if not isinstance(status, int):
         return None
     body = getattr(error, "body", None)
-    words = words_of(body) if body else str(error)
-    named = body.get("param") if isinstance(body, Mapping) else None
-    return ServerRefusal(status, f"{words} {named or ''}")
+    return ServerRefusal(status, words_of(body) if body else str(error))

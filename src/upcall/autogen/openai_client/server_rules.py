@@ -14,9 +14,18 @@ import re
 from collections.abc import Container, Iterable
 from copy import deepcopy
 
-from upcall.autogen.openai_client.mends import CROWDED, MENDS, Mend, drop, drop_in_items
+from upcall.autogen.openai_client.mends import (
+    CROWDED,
+    MENDS,
+    OVERSIZED,
+    Mend,
+    drop,
+    drop_in_items,
+    lower_reply_limit,
+    read_reply_limit,
+)
 from upcall.autogen.openai_client.requests import JsonObject
-from upcall.autogen.overflow_words import is_overflow
+from upcall.autogen.overflow_words import MAX_CHARS, is_over_rate_alone, is_overflow
 from upcall.lazy_pattern import LazyPattern
 
 REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501, 503})
@@ -24,6 +33,7 @@ REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501, 503})
 """
 
 _BAD_REQUEST_STATUSES = (400, 422)
+_BUSY = 429
 
 MAX_MENDS = 8
 """How many forms of one request are tried at most."""
@@ -60,27 +70,64 @@ def find_mends(body: JsonObject, status: int | None, words: str, tried: Containe
     `words` contain what the server names as the cause. ``None`` is the status of an error in an answer that is a
     success.
     """
-    if status is not None and status not in REFUSALS:
+    lower = words[:MAX_CHARS].lower()
+    if status is not None and status not in REFUSALS and not (status == _BUSY and is_over_rate_alone(lower)):
         return []
-    lower = words.lower()
     if is_overflow(lower):
-        helps = CROWDED.name not in tried and CROWDED.words.search(lower) and CROWDED.apply(deepcopy(body))
-        return [CROWDED.name] if helps else []
+        return _make_room(body, lower, tried)
     if _NO_MATTER_OF_FORM.search(lower):
         return []
-    named = [key for key in body if key not in _NEEDED and re.search(rf"\b{re.escape(key.lower())}\b", lower)]
+    named = [key for key in body if key not in _NEEDED and re.search(_name_pattern(key), lower)]
     if (in_items := _IN_ITEMS.search(lower)) and in_items[1] not in _NEEDED_IN_ITEMS:
         named = [f"{in_items[1]}{_OF_ITEMS}", *named]
     if found := next((key for key in named if key not in tried and _find(key).apply(deepcopy(body))), None):
         return [found]
     for name, mend in MENDS.items():
         if name not in tried and mend.words.search(lower) and mend.apply(deepcopy(body)):
-            return [name]
+            return [(mend is OVERSIZED and _lower_limit(body, status, lower, tried)) or name]
     if status not in _BAD_REQUEST_STATUSES or not _UNINFORMATIVE.search(lower):
         return []
     harmless = [name for name, mend in MENDS.items() if mend.harmless and name not in tried]
     return [name for name in harmless if MENDS[name].apply(deepcopy(body))]
 
+
+def _name_pattern(field: str) -> str:
+    # Servers in other languages write presencePenalty (xAI).
+    return rf"\b{re.escape(field.lower()).replace('_', '_?')}\b"
+
+
+def _make_room(body: JsonObject, words: str, tried: Container[str]) -> list[str]:
+    """Return what to leave out of a request that is too long. A limit of the reply that is as large as what the server
+    takes in all leaves room for no conversation, so that is remembered."""
+    wanted, in_all = read_reply_limit(body), [int(each) for pair in _IN_ALL.findall(words) for each in pair if each]
+    if in_all and wanted >= max(in_all):
+        return [OVERSIZED.name] if OVERSIZED.name not in tried else []
+    helps = wanted and CROWDED.name not in tried and CROWDED.words.search(words)
+    return [CROWDED.name] if helps else []
+
+
+_IN_ALL = LazyPattern(
+    r"(?:context (?:length|window|size|limit)|\blimit|<=)[^\d\n+.]{0,30}?(?<!\d)(\d{3,9})(?!\d)(?! ?\+)"
+    r"|\d ?> ?(\d{3,9})(?!\d)"
+)
+"""How servers name the number of tokens that they take, of the conversation and the reply together."""
+
+
+def _lower_limit(body: JsonObject, status: int | None, words: str, tried: Container[str]) -> str | None:
+    """Return the mend that lowers the limit of the reply to what the server names; None where it names nothing, or the
+    room for all, of which the conversation needs some."""
+    named = [int(each) for each in _NUMBERS.findall(words) if int(each) != status]
+    most = max((each for each in named if 1 < each < read_reply_limit(body)), default=0)
+    name = f"{_LOWERED}{most}"
+    return None if not most or name in tried or _OF_ALL.search(words) else name
+
+
+_LOWERED = "max_tokens above "
+
+_NUMBERS = LazyPattern(r"(?<![\w.,-])\d{1,9}(?![\w%>-]|[.,]\d)")
+"""Whole numbers that are no part of a name or a version."""
+
+_OF_ALL = LazyPattern(r"context (?:length|window|size|limit)\D{0,30}\d|max_(?:model_len|seq_len|total_tokens)|n_ctx")
 
 _UNINFORMATIVE = LazyPattern(
     r"^\W*(?:bad request|unprocessable(?: entity| content)?)?\W*$|not permitted"
@@ -98,6 +145,8 @@ _NEEDED_IN_ITEMS = frozenset({"type", "role", "content", "summary", "call_id", "
 def _find(name: str) -> Mend:
     if name in MENDS or name == CROWDED.name:
         return MENDS.get(name, CROWDED)
+    if name.startswith(_LOWERED):
+        return Mend(name, re.compile(""), lower_reply_limit(int(name.removeprefix(_LOWERED))))
     is_of_items = name.endswith(_OF_ITEMS)
     return Mend(name, re.compile(""), drop_in_items(name.removesuffix(_OF_ITEMS)) if is_of_items else drop(name))
 
@@ -105,7 +154,7 @@ def _find(name: str) -> Mend:
 _NO_MATTER_OF_FORM = LazyPattern(
     r"must be (?:passed|sent|given|provided|included) back|missing (?:a |the )?(?:thought|reasoning)"
     r"|api.?key|unauthori[sz]ed|credit|billing|quota|insufficient_|unavailable|overloaded"
-    r"|(?<!your input and )try again(?! with)"
+    r"|(?<!and )try again(?! with)"
 )
 """Refusals that no other form of the request helps with."""
 
