@@ -501,6 +501,32 @@ async def test_responses_overflow_names_a_remedy() -> None:
     assert "Give the agent a model_context" in run.error
 
 
+async def test_responses_long_ids_of_another_server_are_shortened() -> None:
+    """Servers put what they want back into their ids (orchidfiles/ungate#26)."""
+    far, near = "call_" + "x" * 81, "call_9"
+    call = AssistantMessage(content=[FunctionCall(far, '{"item": "tea"}', "order")], source="a")
+    own = response(function_call(0, name="order", arguments='{"item": "tea"}', call_id=near, id="fc_9"))
+
+    def refuse(body: Json) -> str | None:
+        return REFUSED if any(len(each.get("call_id", "")) > 64 for each in body["input"]) else None
+
+    with ZooServer(Behaviour("x", "x", body=own, api="responses", refuse=refuse)) as server:
+        made = client(server.base_url, api="responses")
+        reply = await made.create(ASKED, tools=[ORDER])
+        made_by_it = AssistantMessage(content=reply.content, source="a")
+        done = await made.create([*ASKED, made_by_it, result(near), call, result(far)], tools=[ORDER])
+    assert done.content == DONE
+    ids = [each["call_id"] for each in server.bodies[-1]["input"] if "call_id" in each]
+    assert ids == [near, near, ids[2], ids[2]]
+    assert len(ids[2]) == 9
+
+
+REFUSED = (
+    "Invalid 'input[4].call_id': string too long. Expected a string with maximum length 64, but got a string with "
+    "length 86 instead."
+)
+
+
 async def test_responses_items_come_back_after_hand_offs() -> None:
     """One agent hands off to another and back, in a swarm; each conversation has the items of its own agent."""
     inputs: list[list[Json]] = []

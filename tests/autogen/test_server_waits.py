@@ -17,6 +17,7 @@ from upcall.testing import Fail
 from upcall.testing.server import LoopbackServer
 
 LOADING, BUSY = Fail(503, "Loading model", retry_after=0.05), Fail(429, "slow down", retry_after=0.05)
+RATE = Fail(429, "Your request rate must be reduced. Retry after 1 second.", retry_after=0.05)
 
 
 async def run_with(server: LoopbackServer, tmp_path: Path, *, stock: bool = False, wait: float = 60) -> tuple[Run, str]:
@@ -48,7 +49,7 @@ async def run_with(server: LoopbackServer, tmp_path: Path, *, stock: bool = Fals
 
 
 @pytest.mark.parametrize("stock", [False, True], ids=["ours", "stock"])
-@pytest.mark.parametrize("reply", [LOADING, BUSY], ids=["loading", "busy"])
+@pytest.mark.parametrize("reply", [LOADING, BUSY, RATE], ids=["loading", "busy", "rate"])
 async def test_server_that_asks_for_time_gets_it(reply: Fail, stock: bool, tmp_path: Path) -> None:
     with LoopbackServer([reply, reply, reply, reply, "Hello."]) as server:
         run, text = await run_with(server, tmp_path, stock=stock)

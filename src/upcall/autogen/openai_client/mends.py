@@ -120,13 +120,15 @@ def _system_as_instructions(body: JsonObject) -> bool:
 
 
 def _shorten_ids(body: JsonObject) -> bool:
-    """Give each call an id that all servers take: nine letters and digits (Mistral), the same for the same id."""
+    """Give each call an id that all servers take: nine letters and digits (Mistral), the same for the same id. Those in
+    the items of earlier replies are the server's own."""
+    own = {call["id"] for each in body["messages"] if each.get(ITEMS) for call in each.get("tool_calls") or []}
     changed = False
     for message in body["messages"]:
         holders = [(call, "id") for call in message.get("tool_calls") or []] + [(message, "tool_call_id")]
         for holder, field in holders:
             given = holder.get(field)
-            if isinstance(given, str) and not _SHORT_ID.fullmatch(given):
+            if isinstance(given, str) and given not in own and not _SHORT_ID.fullmatch(given):
                 holder[field], changed = blake2b(given.encode(errors="replace"), digest_size=5).hexdigest()[:9], True
     return changed
 
@@ -412,7 +414,7 @@ MENDS: Final = {
         Mend(
             "ids of calls that are long or of other characters",
             _words(
-                r"tool.?call.?id was|tool_use\.id|tool_calls\[\d+\]\.id|tool_call_id'?: string"
+                r"tool.?call.?id was|tool_use\.id|tool_calls\[\d+\]\.id|call_id'?: string"
                 r"|\bid\b.{0,60}length of 9"
             ),
             _shorten_ids,
