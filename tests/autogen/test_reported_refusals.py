@@ -1,4 +1,8 @@
-"""Refusals of 2025 and 2026 as users reported them, through a server on loopback: what becomes of a request."""
+"""What becomes of a request that a server on loopback refuses, in words that users reported from 2024 to 2026.
+
+Each has the issue or pull request that it was read in; what followed the cause is cut off. Two, without a number, are
+from a review.
+"""
 
 from __future__ import annotations
 
