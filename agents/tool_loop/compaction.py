@@ -82,6 +82,9 @@ _WORDS_PER_TOKEN = 0.6
 _ANSWER_CHARS = 2_000
 
 
+_ITSELF = "It"
+
+
 class HistoryPart(NamedTuple):
     """A text, a thought, a call or a result in a conversation.
 
@@ -96,6 +99,11 @@ class HistoryPart(NamedTuple):
     text: str
     call_id: str = ""
     is_error: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the agent wrote or thought it."""
+        return self.name == _ITSELF and self.kind in ("wrote", "thought")
 
 
 class _OlderPart(NamedTuple):
@@ -329,10 +337,10 @@ def list_parts(messages: Sequence[LLMMessage], kept: Collection[int], begin: int
         match messages[number]:
             case AssistantMessage(content=str() as text):
                 if number not in kept:
-                    yield HistoryPart("wrote", "It", text)
+                    yield HistoryPart("wrote", _ITSELF, text)
             case AssistantMessage(content=list() as calls, thought=thought):
                 if thought:
-                    yield HistoryPart("thought", "It", thought)
+                    yield HistoryPart("thought", _ITSELF, thought)
                 for call in calls:
                     if call.name != ASK_USER:
                         yield HistoryPart("called", call.name, call.arguments, call.id)

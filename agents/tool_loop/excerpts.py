@@ -37,8 +37,8 @@ RARE_SHARE = 0.2
 """How much the rarity of all words of a passage counts beside that of the words that it shares with the task."""
 
 LEAST_SHARE = 0.25
-"""What is rated below this share of the best passage that a tool returned is left out: more text makes a small model
-lose its way."""
+"""What is rated below this share of the best passage that the agent did not write itself is left out: more text makes a
+small model lose its way."""
 
 BEGIN = "Word for word, the oldest first:"
 JOINT = " ... "
@@ -52,17 +52,19 @@ _WORDS = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 
 
 class Happening(NamedTuple):
-    """What happened: a text that the agent wrote, or a call with its result.
+    """What happened: a text that somebody wrote, or a call with its result.
 
     Attributes:
         label: whose text it is, or the call.
         text: what was written or returned.
         tool: the tool, of a call.
+        is_own: whether the agent itself wrote or thought it.
     """
 
     label: str
     text: str
     tool: str = ""
+    is_own: bool = False
 
 
 class _Passage(NamedTuple):
@@ -70,7 +72,7 @@ class _Passage(NamedTuple):
 
     Attributes:
         step: the place of what happened in the list of that.
-        is_own: whether the agent wrote it, instead of a tool.
+        is_own: whether the agent itself wrote it.
         words: the stems that occur in it.
         length: how many words it has.
     """
@@ -93,7 +95,7 @@ def pair_calls(parts: Iterable[HistoryPart]) -> list[Happening]:
             call = calls.get(part.call_id, part.name)
             found.append(Happening(f"failed: {call}" if part.is_error else call, part.text, part.name))
         else:
-            found.append(Happening(f"{part.name} {part.kind}", part.text))
+            found.append(Happening(f"{part.name} {part.kind}", part.text, is_own=part.is_own))
     return found
 
 
@@ -135,7 +137,7 @@ def _split(number: int, step: Happening) -> Iterator[_Passage]:
         for text in _cut(sentence.strip()):
             stems = [*_stems(text)]
             if stems:
-                yield _Passage(number, not step.tool, text, frozenset(stems), len(stems))
+                yield _Passage(number, step.is_own, text, frozenset(stems), len(stems))
 
 
 def _cut(sentence: str) -> Iterable[str]:
@@ -157,13 +159,14 @@ def _count_bytes(text: str) -> int:
 def _choose(passages: Sequence[_Passage], asked: set[str], labels: Sequence[str], room: int) -> list[_Passage]:
     """Return the passages that say most of what is asked, in order, each wording once and where it came last.
 
-    What tools returned has the room first: what the agent wrote was made of that, and often of the task alone.
+    What tools returned and others wrote has the room first: what the agent wrote was made of that, and often of the
+    task alone.
     """
     latest = sorted({each.text: place for place, each in enumerate(passages)}.values())
     rarity = _measure_rarity(passages)
     rates = {place: _rate(passages[place], asked, rarity) for place in latest}
-    returned = [rates[place] for place in latest if not passages[place].is_own]
-    least = max(returned or rates.values(), default=0.0) * LEAST_SHARE
+    given = [rates[place] for place in latest if not passages[place].is_own]
+    least = max(given or rates.values(), default=0.0) * LEAST_SHARE
     chosen: list[int] = []
     labelled: set[int] = set()
     for place in sorted(latest, key=lambda place: (passages[place].is_own, -rates[place], -place)):

@@ -42,9 +42,11 @@ def restate(kind: str, steps: Sequence[Happening]) -> list[Happening]:
     """Return the steps among texts that say the task again."""
     match kind:
         case "plan":
-            return [Happening("It wrote", f"Plan:\n1. I will {LEDGER.lower()}\n2. Check it."), *steps]
+            return [Happening("It wrote", f"Plan:\n1. I will {LEDGER.lower()}\n2. Check it.", is_own=True), *steps]
         case "thoughts":
-            thoughts = [Happening("It thought", f"My task: {LEDGER} Next is {step.label}.") for step in steps]
+            thoughts = [
+                Happening("It thought", f"My task: {LEDGER} Next is {each.label}.", is_own=True) for each in steps
+            ]
             return [each for pair in zip(thoughts, steps, strict=True) for each in pair]
         case "errors":
             return [Happening("failed: read {}", f'Error: timeout at "{LEDGER}"', "read"), *steps]
@@ -64,10 +66,12 @@ def test_texts_that_restate_the_task_displace_no_fact(kind: str) -> None:
     assert [line for fact in facts for line in fact.splitlines() if line not in written] == []
 
 
-def test_what_tools_returned_has_the_room_first() -> None:
-    guesses = [Happening("It thought", f"I guess that clerk {n} is called Nobody{n}.") for n in range(40)]
+def test_what_others_said_has_the_room_first() -> None:
+    guesses = [Happening("It thought", f"I guess that clerk {n} is called Nobody{n}.", is_own=True) for n in range(40)]
     facts = [f"The clerk of town {n} is Pell{n}." for n in range(10)]
-    written = write_excerpts([*guesses, *steps_of(*facts), *guesses], "Who is the clerk of each town?", 1_000)
+    told = [Happening("scout wrote", fact) for fact in facts[:5]]
+    steps = [*guesses, *told, *steps_of(*facts[5:]), *guesses]
+    written = write_excerpts(steps, "Who is the clerk of each town?", 1_000)
     assert [fact for fact in facts if fact not in written] == []
 
 
