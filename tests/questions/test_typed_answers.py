@@ -286,7 +286,7 @@ class Either(BaseModel):
         ({"properties": {"a": {"$ref": "#/properties/a"}}}, "a refers to itself"),
         ({"properties": {"a": {"type": "string", "pattern": "(?=x)"}}}, "a has a rule that no form checks"),
         ({"properties": {f"a{number}": {} for number in range(51)}}, "a form has 1 to 50 fields"),
-        ({"properties": {"a": {}}, "required": 5}, "the schema is not one"),
+        ({"properties": {"a": {}}, "required": 5}, "the schema does not name the required fields in a list"),
         ({"properties": {"a": {"enum": 5}}}, "the schema is not one"),
         ({"properties": {"a": {"type": {}}}}, "the schema is not one"),
         (

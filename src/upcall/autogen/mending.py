@@ -20,6 +20,7 @@ from autogen_core.models import CreateResult
 from autogen_core.tools import Tool, ToolSchema
 
 from upcall.lazy_pattern import LazyPattern
+from upcall.questions.json_values import list_fields, list_required, look_up
 from upcall.text import one_line
 
 _log = logging.getLogger("upcall")
@@ -160,7 +161,7 @@ def _read_twice_encoded(value: str, notes: _Notes) -> Any:
 
 def _unwrap(value: dict[str, Any], schema: Mapping[str, Any], tool: str, notes: _Notes) -> dict[str, Any]:
     """Return what a single key contains that the schema does not have, or the arguments of a whole call of the tool."""
-    fields = schema.get("properties") or {}
+    fields = list_fields(schema)
     named = [name for name in ("name", "tool", "function") if tool and value.get(name) == tool and name not in fields]
     left = {name: inner for name, inner in value.items() if name not in named}
     if len(left) != 1 or not fields or schema.get("additionalProperties"):
@@ -195,7 +196,7 @@ def _simplify(name: str) -> str:
 def _mend_object(
     value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str, notes: _Notes, depth: int
 ) -> dict[str, Any]:
-    fields, required = schema.get("properties") or {}, schema.get("required") or ()
+    fields, required = list_fields(schema), list_required(schema)
     mended = {}
     if not (schema.get("additionalProperties") or value.keys() <= fields.keys()):
         value = _spell(value, fields, where, notes)
@@ -250,9 +251,10 @@ def _mend_inside(
 def _read_choice(value: str, branches: list[Mapping[str, Any]], where: str, notes: _Notes) -> str:
     """Return the one of the texts that are allowed which a text is in another case, else the text itself."""
     texts = [each for each in branches if "string" in _list_kinds(each)]
-    if not texts or not all("enum" in each or "const" in each for each in texts):
+    choices = [_list_choices(each) for each in texts]
+    if not texts or None in choices:
         return value  # Any text is allowed.
-    allowed = [each for branch in texts for each in branch.get("enum", [branch.get("const")])]
+    allowed = [each for values in choices for each in values or ()]
     alike = [each for each in allowed if isinstance(each, str) and each.casefold() == value.strip().casefold()]
     if value in allowed or len(alike) != 1:
         return value
@@ -291,10 +293,7 @@ def _list_branches(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iter
         return
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        named: Any = root
-        for part in reference.removeprefix("#/").split("/"):
-            named = named.get(part) if isinstance(named, Mapping) else None
-        yield from _list_branches(named, root, depth + 1)
+        yield from _list_branches(look_up(reference, root), root, depth + 1)
         return
     choices = schema.get("anyOf") or schema.get("oneOf")
     if not isinstance(choices, list):
@@ -302,6 +301,12 @@ def _list_branches(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iter
         return
     for each in choices:
         yield from _list_branches(each, root, depth + 1)
+
+
+def _list_choices(schema: Mapping[str, Any]) -> list[Any] | None:
+    """Return the values that one form allows; None where it does not say."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return values if isinstance(values, list) else None
 
 
 _ANY = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
@@ -314,8 +319,8 @@ def _list_kinds(schema: Mapping[str, Any]) -> frozenset[str]:
         return frozenset({kind})
     if isinstance(kind, list):
         return frozenset(map(str, kind))
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    return frozenset().union(*map(_list_kinds_of, values)) if isinstance(values, list) else _ANY
+    values = _list_choices(schema)
+    return _ANY if values is None else frozenset().union(*map(_list_kinds_of, values))
 
 
 def _list_kinds_of(value: Any) -> frozenset[str]:

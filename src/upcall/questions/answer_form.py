@@ -38,6 +38,8 @@ from pydantic_core import SchemaError
 
 from upcall.errors import UnusableSchema
 from upcall.lazy_pattern import LazyPattern
+from upcall.questions.json_values import MAX_FORMAT_CHARS, look_up, merge_objects, requires_names
+from upcall.questions.patterns import count_checked
 from upcall.text import one_line, unify_minus
 
 MAX_FIELDS = 50
@@ -306,6 +308,9 @@ class FormField:
         one: Any = _PYTHON[self.kind]
         names = {**_NUMBER_RULES, **_TEXT_RULES}
         if own := {names[each]: self._read_rule(value) for each, value in rules.items() if each in names}:
+            if "pattern" in own:
+                checked = count_checked(own["pattern"])
+                own["max_length"] = min(own.get("max_length", checked), checked)
             one = Annotated[one, Field(**own)]
         if self.kind is FieldKind.NUMBER:
             one = Annotated[one, WrapValidator(_keep_whole), PlainSerializer(lambda value: value)]
@@ -363,8 +368,6 @@ class FormField:
     def _check_format(self, value: Any) -> Any:
         from jsonschema import FormatChecker
         from jsonschema.exceptions import FormatError
-
-        from upcall.questions.json_values import MAX_FORMAT_CHARS
 
         if len(value) > MAX_FORMAT_CHARS:  # Some checks take a time that grows with the square.
             raise ValueError(f"It is too long to be checked as {self.format}: at most {MAX_FORMAT_CHARS:,} characters")
@@ -424,6 +427,7 @@ class AnswerForm:
         """
         try:
             text = json.dumps(schema, allow_nan=False)
+            json.dumps(schema, ensure_ascii=False).encode()  # Half a character could not be stored.
         except (TypeError, ValueError, RecursionError) as error:
             raise UnusableSchema("the schema is not JSON") from error
         if len(text) > MAX_SCHEMA_CHARS:
@@ -687,6 +691,8 @@ class _SchemaReader:
         if depth > _MAX_REFERENCES:
             raise UnusableSchema(f"{where} refers to itself")
         found, nullable = self._resolve(schema, where), False
+        if "properties" in found and not requires_names(found):
+            raise UnusableSchema(f"{where} does not name the required fields in a list")
         for word in ("anyOf", "oneOf", "allOf"):
             if word not in found:
                 continue
@@ -696,8 +702,6 @@ class _SchemaReader:
             nulls = [may_be_null or _is_null(each) for each, may_be_null in kinds]
             nullable |= all(nulls) if word == "allOf" else any(nulls)
             if word == "allOf" and others and all("properties" in each for each in others):
-                from upcall.questions.json_values import merge_objects
-
                 found = merge_objects([*others, rest])
             elif len(others) == 1:
                 found = {**others[0], **rest}
@@ -727,11 +731,8 @@ class _SchemaReader:
                 raise UnusableSchema(f"{where}: a schema is needed")
             if "$ref" not in schema:
                 return dict(schema)
-            place = str(schema["$ref"]).split("/")
-            target: Any = self.root
-            for part in place[1:]:
-                target = target.get(part) if isinstance(target, dict) else None
-            if place[0] != "#" or not isinstance(target, dict):
+            target = look_up(str(schema["$ref"]), self.root)
+            if not isinstance(target, dict):
                 raise UnusableSchema(f"{where} refers to what is not in the schema: {one_line(schema['$ref'], 100)}")
             schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
         raise UnusableSchema(f"{where} refers to itself")
@@ -760,6 +761,8 @@ class _SchemaReader:
         title = _title_of(plain, name.rpartition(".")[2])
         rules = [(each, one[each]) for each in _rules_of(kind) if one.get(each) is not None]
         rules += [(each, plain[each]) for each in (*_LIST_RULES, "uniqueItems") if several and plain.get(each)]
+        if "pattern" in dict(rules) and not count_checked(dict(rules)["pattern"]):
+            raise UnusableSchema(f"{name} has a pattern that is too large to be checked")
         return FormField(
             name=name,
             title=title,

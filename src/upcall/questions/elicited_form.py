@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from upcall.errors import UnusableSchema
 from upcall.questions.answer_form import MAX_SCHEMA_CHARS, AnswerForm
-from upcall.questions.json_values import find_problem, is_entangled, look_up, resolve_root
+from upcall.questions.json_values import find_problem, is_entangled, list_required, look_up, resolve_root
 from upcall.text import CONTROLS, one_line, unify_minus
 
 _Schema: TypeAlias = dict[str, Any]
@@ -70,11 +70,13 @@ class ElicitedForm:
         if len(json.dumps(schema)) > MAX_SCHEMA_CHARS or is_entangled(schema):
             raise UnusableSchema("it is too long, or has too many alternatives in one another")
         schema = resolve_root(schema)
-        properties, required = schema["properties"], schema.get("required")
+        if "$ref" in schema or "allOf" in schema:
+            raise UnusableSchema("it is made of parts that are not objects")
+        properties, required = schema.get("properties"), list_required(schema)
         if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
             raise UnusableSchema("its fields have no schema")
         self._names = _name_fields(properties)
-        needed = [each for each in properties if isinstance(required, list) and each in required]
+        needed = [each for each in properties if each in required]
         self._checked = {**schema, "required": needed}
         try:
             self._parts = {shown: self._read_part(properties[name], name) for shown, name in self._names.items()}

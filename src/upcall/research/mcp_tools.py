@@ -24,6 +24,7 @@ from upcall.autogen.tool_servers import PROBE_INTERVAL_S, hide_keys, is_unreacha
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.errors import UserInputRequired, install_command
 from upcall.questions.elicitation import UnusableRequest
+from upcall.questions.json_values import list_fields, list_required
 from upcall.research.mcp_server import McpServer
 from upcall.research.sources.fences import CUT, DATA, MAX_TEXT_CHARS, fence
 from upcall.text import first_line, shorten
@@ -229,8 +230,8 @@ def _schema(name: str, tool: ListedTool) -> ToolSchema:
     given = tool["inputSchema"]
     parameters = ParametersSchema(
         type="object",
-        properties=given.get("properties", {}),
-        required=given.get("required", []),
+        properties=dict(list_fields(given)),
+        required=list_required(given),
         additionalProperties=bool(given.get("additionalProperties", False)),
     )
     shared: Any = {key: given[key] for key in ("$defs", "definitions") if key in given}  # The targets of references.

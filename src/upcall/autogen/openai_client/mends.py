@@ -6,7 +6,7 @@ A request has the form of chat completions here, whichever API it is for (`respo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -15,6 +15,10 @@ from upcall.autogen.openai_client.calls import PLACEHOLDER
 from upcall.autogen.openai_client.requests import JsonObject
 from upcall.autogen.openai_client.responses import ENCRYPTED_REASONING, ITEMS
 from upcall.lazy_pattern import LazyPattern
+from upcall.questions.json_values import list_fields, list_required, look_up
+
+_MAX_INLINED = 1_000
+"""How many references of a tool are written out."""
 
 
 @dataclass(frozen=True)
@@ -171,27 +175,29 @@ def _reason_not(body: JsonObject) -> bool:
 def _simplify_schemas(function: JsonObject) -> bool:
     """Describe a tool's parameters by what all servers know: one type each, properties, items, the values allowed."""
     before = function.get("parameters") or {}
-    function["parameters"] = _simplify(_inline(before, _definitions_of(before), ()))
+    function["parameters"] = _simplify(_write_out(before))
     return bool(function["parameters"] != before)
 
 
 def _simplify(schema: Any) -> JsonObject:
     schema = schema if isinstance(schema, dict) else {}
     for several in ("anyOf", "oneOf", "allOf"):
-        forms = [each for each in schema.get(several) or () if isinstance(each, dict) and each.get("type") != "null"]
+        given = _as_list(schema.get(several))
+        forms = [each for each in given if isinstance(each, dict) and each.get("type") != "null"]
         if forms:
             schema = {**forms[0], **{key: value for key, value in schema.items() if key != several}}
     kind = schema.get("type")
-    kind = next((each for each in kind if each != "null"), "string") if isinstance(kind, list) else kind
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    fields = schema.get("properties")
-    kind = kind or ("object" if isinstance(fields, dict) else "array" if "items" in schema else "string")
+    kind = next((each for each in kind if each != "null"), None) if isinstance(kind, list) else kind
+    values = [schema["const"]] if "const" in schema else _as_list(schema.get("enum"))
+    fields = list_fields(schema)
+    kind = kind if isinstance(kind, str) else None
+    kind = kind or ("object" if "properties" in schema else "array" if "items" in schema else "string")
     simple: JsonObject = {"type": kind}
     if schema.get("description"):
         simple["description"] = schema["description"]
-    if kind == "object" and isinstance(fields, dict):
+    if kind == "object" and "properties" in schema:
         simple["properties"] = {name: _simplify(each) for name, each in fields.items()}
-        simple["required"] = [each for each in schema.get("required") or () if each in fields]
+        simple["required"] = [each for each in list_required(schema) if each in fields]
     elif kind == "array":
         simple["items"] = _simplify(schema.get("items"))
     elif kind == "string" and values and all(isinstance(each, str) and each for each in values):
@@ -294,32 +300,36 @@ def _add_placeholder(function: JsonObject) -> bool:
 
 
 def _inline_refs(function: JsonObject) -> bool:
-    parameters = function.get("parameters") or {}
-    definitions = _definitions_of(parameters)
-    if not definitions:
-        return False
-    function["parameters"] = _inline(
-        {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}, definitions, ()
-    )
-    return True
+    before = function.get("parameters") or {}
+    function["parameters"] = _write_out(before)
+    return bool(function["parameters"] != before)
 
 
-def _definitions_of(parameters: JsonObject) -> JsonObject:
-    return {**parameters.get("$defs", {}), **parameters.get("definitions", {})}
+def _write_out(parameters: JsonObject) -> JsonObject:
+    """Return a schema in which each reference is what it refers to. What contains itself is any object at this depth,
+    and so is what would be too much."""
+    rest = {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}
+    return dict(_inline(rest, parameters, ("#",), [_MAX_INLINED]))
 
 
-def _inline(value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+def _inline(value: Any, root: JsonObject, inside: tuple[str, ...], left: list[int]) -> Any:
     if isinstance(value, list):
-        return [_inline(each, definitions, inside) for each in value]
+        return [_inline(each, root, inside, left) for each in value]
     if not isinstance(value, dict):
         return value
-    name = str(value.get("$ref", "")).rsplit("/", 1)[-1]
-    if name in definitions:
-        # What contains itself is any object at this depth.
-        target = {"type": "object"} if name in inside else _inline(definitions[name], definitions, (*inside, name))
-        rest = {key: each for key, each in value.items() if key != "$ref"}
-        return {**target, **_inline(rest, definitions, inside)}
-    return {key: _inline(each, definitions, inside) for key, each in value.items()}
+    reference = value.get("$ref")
+    target = look_up(reference, root) if isinstance(reference, str) else None
+    if not isinstance(target, dict):
+        return {key: _inline(each, root, inside, left) for key, each in value.items()}
+    left[0] -= 1
+    is_deep = reference in inside or left[0] < 0
+    target = {"type": "object"} if is_deep else _inline(target, root, (*inside, str(reference)), left)
+    rest = {key: each for key, each in value.items() if key != "$ref"}
+    return {**target, **_inline(rest, root, inside, left)}
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _drop_keyword(keyword: str) -> Callable[[JsonObject], bool]:
