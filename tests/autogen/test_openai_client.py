@@ -542,6 +542,24 @@ async def test_usage_of_a_stream_is_read_wherever_it_stands(fields: dict[str, An
     assert (reply.content, reply.usage.prompt_tokens) == (DONE, 100)
 
 
+@pytest.mark.parametrize(
+    ("usages", "counted"),
+    [
+        ([{"total_tokens": 110}, {"completion_tokens": 40, "total_tokens": 140}], (100, 40)),
+        ([{"prompt_tokens": 100, "completion_tokens": 1}, {"prompt_tokens": 100, "completion_tokens": 40}], (100, 40)),
+        ([{"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623}], (20, 603)),
+        ([{"prompt_tokens": 21, "completion_tokens": 0, "total_tokens": 81}], (21, 60)),
+        ([{"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 0}, {"total_tokens": True}], (100, 9)),
+    ],
+    ids=["growing total", "every chunk", "Gemini", "thoughts alone", "odd total"],
+)
+async def test_usage_of_a_stream_adds_up_to_its_total(usages: list[dict[str, Any]], counted: tuple[int, int]) -> None:
+    chunks = [chunk({"content": DONE}), chunk({}, "stop"), *({"choices": [], "usage": each} for each in usages)]
+    with ZooServer(Behaviour("x", "x", chunks=chunks)) as server:
+        reply, _ = await ask(ours(server.base_url), stream=True)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == counted
+
+
 async def test_json_of_a_class_is_requested_by_its_schema() -> None:
     with serving(echo) as server:
         call_it = call_model(

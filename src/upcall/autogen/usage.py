@@ -20,14 +20,16 @@ def add_usage(one: RequestUsage, other: RequestUsage) -> RequestUsage:
 
 
 def usage_to_count(messages: Sequence[LLMMessage], reply: CreateResult) -> RequestUsage:
-    """Return what a reply took, for a budget: as its server counts, else an estimate by the texts alone. A server that
-    does not count would be one without a limit."""
-    counted = reply.usage.prompt_tokens or reply.usage.completion_tokens
-    if counted or reply.cached or not reply.content:
+    """Return what a reply took, for a budget: as its server counts; of the half that it does not count, an estimate by
+    the texts alone. A server that does not count would be one without a limit."""
+    if reply.cached or not (reply.content or reply.thought):
         return reply.usage
     sent = sum(_count_bytes(each.content) for each in messages)
     written = _count_bytes(reply.content) + _count_bytes(reply.thought or "")
-    return RequestUsage(-(-sent // BYTES_PER_TOKEN), -(-written // BYTES_PER_TOKEN))
+    return RequestUsage(
+        reply.usage.prompt_tokens or -(-sent // BYTES_PER_TOKEN),
+        reply.usage.completion_tokens or -(-written // BYTES_PER_TOKEN),
+    )
 
 
 def _count_bytes(content: object) -> int:

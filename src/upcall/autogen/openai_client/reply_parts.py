@@ -70,7 +70,7 @@ class Reader(ABC):
     def __init__(self, *, taken: frozenset[str] = frozenset(), offered: frozenset[str] = frozenset()) -> None:
         self._taken, self._offered = taken, offered
         self._new: list[Piece] = []
-        self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+        self._reported = Reported()
         self._odds: list[ChatCompletionTokenLogprob] = []
         self._size = 0
         self.done = False
@@ -133,8 +133,22 @@ _WORDS_ALONE = ("detail", "message", "msg")
 """Where a body without a reply says why there is none."""
 
 
-def read_usage(usage: object, before: RequestUsage) -> RequestUsage:
-    """Return the tokens used so far: each chunk of a stream may say, and of two numbers the larger counts.
+class Reported(NamedTuple):
+    """The tokens that a server reported so far: each chunk of a stream may, and of two numbers the larger counts."""
+
+    prompt: int = 0
+    completion: int = 0
+    total: int = 0
+
+    def to_usage(self) -> RequestUsage:
+        """Return them in AutoGen's form. What the two leave of the total was reasoned: Gemini and xAI count that
+        there alone."""
+        prompt = self.prompt or max(self.total - self.completion, 0)
+        return RequestUsage(prompt, max(self.completion, self.total - prompt))
+
+
+def read_usage(usage: object, before: Reported) -> Reported:
+    """Return the tokens used so far.
 
     What came from a cache is among those of the prompt, what was reasoned among those of the completion. Anthropic's
     numbers have that apart: what was read from a cache, and written to it, is added.
@@ -143,10 +157,11 @@ def read_usage(usage: object, before: RequestUsage) -> RequestUsage:
         return before
     completion = _count(usage.get("completion_tokens", usage.get("output_tokens")))
     if "prompt_tokens" in usage or "input_tokens" not in usage:
-        prompt = _count(usage.get("prompt_tokens")) or max(_count(usage.get("total_tokens")) - completion, 0)
+        prompt = _count(usage.get("prompt_tokens"))
     else:
         prompt = sum(_count(usage.get(each)) for each in ("input_tokens", *_CACHED_APART))
-    return RequestUsage(max(prompt, before.prompt_tokens), max(completion, before.completion_tokens))
+    now = Reported(prompt, completion, _count(usage.get("total_tokens")))
+    return Reported(*map(max, before, now))
 
 
 _CACHED_APART = ("cache_read_input_tokens", "cache_creation_input_tokens")
@@ -168,6 +183,8 @@ def read_tokens(tokens: object) -> list[ChatCompletionTokenLogprob]:
 
 
 def _count(value: object) -> int:
+    if isinstance(value, bool):
+        return 0
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

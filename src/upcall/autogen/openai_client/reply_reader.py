@@ -59,7 +59,7 @@ class ReplyReader(Reader):
     def _read(self, chunk: Mapping[str, Any], *, whole: bool) -> None:
         choices = chunk.get("choices")
         for usage in list_usages(chunk, choices):
-            self._usage = read_usage(usage, self._usage)
+            self._reported = read_usage(usage, self._reported)
         if error := find_error(chunk):
             raise error
         if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
@@ -161,7 +161,7 @@ class ReplyReader(Reader):
         reply = CreateResult(
             finish_reason=finish_reason(ending, bool(calls)),
             content=content,
-            usage=self._usage,
+            usage=self._reported.to_usage(),
             cached=False,
             logprobs=self._odds or None,
             thought=next((replace_surrogates(each) for each in thoughts if isinstance(each, str) and each), None),

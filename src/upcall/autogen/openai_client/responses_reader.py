@@ -128,7 +128,7 @@ class ResponsesReader(Reader):
         if whole and not isinstance(output, list):
             raise UnreadableBody("its reply has no output")
         self._has_response = True
-        self._usage = read_usage(response.get("usage"), self._usage)
+        self._reported = read_usage(response.get("usage"), self._reported)
         self._ending = read_status(response, kind)
         if self._ending is None or not isinstance(output, list):
             return ""
@@ -245,7 +245,7 @@ class ResponsesReader(Reader):
         reply = CreateResult(
             finish_reason=finish_reason(ending, bool(calls)),
             content=content,
-            usage=self._usage,
+            usage=self._reported.to_usage(),
             cached=False,
             logprobs=self._odds or [odds for each in items for odds in _odds_of(each)] or None,
             thought=next((each for each in thoughts if each), None),
