@@ -147,7 +147,7 @@ def resolve_root(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Say what of a value its schema refuses; nothing where that is none, or cannot be told (`list_errors`)."""
+    """Say what of a value its schema refuses; nothing where that is none, or cannot be checked (`list_errors`)."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return "it is not a number"
     return describe_worst(list_errors(schema, value))
@@ -218,7 +218,7 @@ def _make_validator(draft: Any) -> Any:
 
 
 def _limit(word: str, check: _Check) -> _Check:
-    def limited(validator: Any, rule: Any, value: Any, schema: Any) -> list[ValidationError]:
+    def run_check(validator: Any, rule: Any, value: Any, schema: Any) -> list[ValidationError]:
         work = _work.get()
         work.left -= 1 + _measure(value) // 100
         if word == "uniqueItems" and isinstance(value, list):
@@ -232,7 +232,7 @@ def _limit(word: str, check: _Check) -> _Check:
         finally:
             work.depth -= 1
 
-    return limited
+    return run_check
 
 
 def _measure(value: Any) -> int:
