@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,31 @@ async def test_repeated_request_is_for_the_same_run(location: str) -> None:
     assert await reserve_request(store, "bob", "k", {"task": "b"}, "three") == "three"
     with pytest.raises(KeyReused):
         await reserve_request(store, "alice", "k", {"task": "b"}, "four")
+
+
+async def read_digest(store: RunStore) -> str:
+    found = await store.database.read(lambda each: each.execute("SELECT content FROM upcall_requests", {}).fetchone())
+    return str(found[0])
+
+
+async def test_repeated_request_is_known_under_another_key(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, plain = RunStore(location), sha256(b'{"q": "1234"}').hexdigest()
+    assert await reserve_request(store, "alice", "k", {"q": "1234"}, "one") == "one"
+    assert await read_digest(store) == plain
+    for keys in ("first", "second,first"):
+        monkeypatch.setenv("UPCALL_SECRET_KEY", keys)
+        assert await reserve_request(store, "alice", "k", {"q": "1234"}, "two") == "one"
+        with pytest.raises(KeyReused):
+            await reserve_request(store, "alice", "k", {"q": "1235"}, "three")
+
+
+async def test_stored_request_cannot_be_guessed(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RunStore(location)
+    monkeypatch.setenv("UPCALL_SECRET_KEY", "first")
+    assert await reserve_request(store, "alice", "k", {"q": "1234"}, "one") == "one"
+    assert await read_digest(store) != sha256(b'{"q": "1234"}').hexdigest()
+    monkeypatch.setenv("UPCALL_SECRET_KEY", "second,first")
+    assert await reserve_request(store, "alice", "k", {"q": "1234"}, "two") == "one"
 
 
 @pytest.mark.slow

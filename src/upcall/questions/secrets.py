@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import os
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from upcall.errors import ConfigurationError
@@ -71,6 +73,14 @@ def unseal(sealed: str, of: str = "a secret question") -> str:
             f"The answer to {of} was stored under another key than {KEY} has now. Set {KEY} to that key (several may "
             "be set, separated by commas), then resume the run."
         ) from None
+
+
+def list_digests(text: str) -> list[str]:
+    """Return the digests by which a text is recognized that may hold a secret, the one to store first: under the key
+    that seals, then under the others, and without a key. Nobody is asked for a secret where there is no key."""
+    content = text.encode(errors="replace")
+    keyed = [hmac.new(key.encode(), content, sha256).hexdigest() for key in _keys()]
+    return [*keyed, sha256(content).hexdigest()]
 
 
 def _keys() -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from hashlib import sha256
 
 from upcall import identity
 from upcall.errors import CallerError
+from upcall.questions.secrets import list_digests
 from upcall.storage.connection import Connection
 from upcall.storage.schema import Table
 from upcall.storage.store import RunStore
@@ -42,10 +42,10 @@ async def reserve_request(store: RunStore, actor: str | None, key: str, content:
     Raises:
         KeyReused: the first request with the key said something else.
     """
-    text = sha256(json.dumps(content, sort_keys=True).encode(errors="replace")).hexdigest()
-    values = {"actor": actor or "", "key": key, "content": text, "run_id": run_id}
+    digests = list_digests(json.dumps(content, sort_keys=True))  # A short answer could be guessed from a plain one.
+    values = {"actor": actor or "", "key": key, "content": digests[0], "run_id": run_id}
     before, known = await store.database.write(partial(_reserve, values=values))
-    if before != text:
+    if before not in digests:
         raise KeyReused(f"The idempotency key {key!r} was used for another request. Choose a new key for this one.")
     return known
 
