@@ -1,7 +1,7 @@
 """What becomes of a request that a server on loopback refuses, in words that users reported from 2024 to 2026.
 
-Each has the issue or pull request that it was read in; what followed the cause is cut off. Two, without a number, are
-from a review.
+Each has the issue or pull request that it was read in; what followed the cause is cut off. Those without a number are
+from reviews.
 """
 
 from __future__ import annotations
@@ -265,6 +265,9 @@ CROWDED = rows(
         "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease input length or "
         "`max_tokens` and try again",
     ),
+    ("a review: room", 4096, "max_tokens must be at most 768, because your input has 2000 tokens (of 2768)"),
+    ("a review: rest", 32_000, "max_tokens (32000) exceeds the remaining context: 1200 tokens left"),
+    ("a review: sum", 1000, "prompt_tokens (2000) + max_tokens (1000) must be <= 2768"),
     (
         "zebbern/Devonz#9",
         8192,
@@ -360,6 +363,19 @@ TOO_LARGE = rows(
         131_072,
         {"code": 70000, "msg": "Exceeding the limiting length: [max_tokens should be less or equal to 131072]"},
     ),
+    ("a review: a proxy", 9000, 8192, "{'code': 20015, 'message': 'max_tokens must be less than or equal to 8192'}"),
+    # Numbers of something else.
+    (
+        "LiteLLM",
+        32_000,
+        None,
+        "max_tokens exceeds the maximum of 4k tokens. LiteLLM Retried: 2 times, LiteLLM Max Retries: 3",
+    ),
+    ("MiniMax", 32_000, None, "invalid params, max_tokens exceeds limit (2013)"),
+    ("a review: a place", 32_000, None, "Invalid max_tokens (line 12, column 400): value too large"),
+    ("a review: a port", 32_000, None, "max_tokens is too large (code 400, port 8080)"),
+    ("GLM", 32_000, None, "[1210][max_tokens is too large]"),
+    ("a review: a rate", 32_000, None, "max_tokens is too large. Limits: 2 requests within 600 seconds"),
     # The reply alone is as long as all that the model takes: no limit of this size leaves room for a conversation.
     (
         "Aider-AI/aider#3721 (OpenRouter)",
@@ -383,6 +399,19 @@ async def test_reply_limit_above_the_servers_is_learned(limit: int, then: int | 
     played = await play(400, body, calls=2, max_tokens=limit)
     assert played.error is None
     assert [each.get("max_tokens") for each in played.requests] == [limit, then, then]
+
+
+@pytest.mark.parametrize(
+    "body",
+    rows(
+        ("CLIProxyAPI#424", "max_tokens must be greater than thinking.budget_tokens"),
+        ("higress#4107", "`max_tokens` must be greater than `thinking.budget_tokens` (1024)"),
+    ),
+)
+async def test_reasoning_is_left_out_of_short_replies_once(body: str) -> None:
+    played = await play(400, body, calls=2, max_tokens=16_384, reasoning_effort="high")
+    assert [each.get("reasoning_effort") for each in played.requests] == ["high", None, "high", None]
+    assert {each["max_tokens"] for each in played.requests} == {16_384}
 
 
 async def test_reply_limit_above_a_rate_is_learned() -> None:

@@ -389,11 +389,12 @@ def lower_reply_limit(most: int) -> Callable[[JsonObject], bool]:
     return apply
 
 
-_REPLY_LIMIT = r"max_(?:completion_|output_|new_)?tokens"
+REPLY_LIMIT: Final = r"max_(?:completion_|output_|new_)?tokens"
+"""How servers name the field with the limit of the reply."""
 
 CROWDED: Final = Mend(
     "max_tokens beside so long a conversation",
-    _words(rf"{_REPLY_LIMIT}|\b(?:output|completion)\b|request too large for"),
+    _words(rf"{REPLY_LIMIT}|\b(?:output|completion)\b|request too large for"),
     _drop_reply_limit,
 )
 """What is left out of a request that is too long because of it: without, a server takes what room is left."""
@@ -401,16 +402,31 @@ CROWDED: Final = Mend(
 OVERSIZED: Final = Mend(
     "max_tokens of this size",
     _words(
-        rf"(?:{_REPLY_LIMIT}|maximum tokens you requested)\b.{{0,100}}(?:too (?:large|big|high)|between|at most|<"
-        r"|less than|(?:greater|more) than|above|exceed|range|> ?\d)|range of "
-        rf"{_REPLY_LIMIT}|(?:exceed|above|more than)\w*\b.{{0,40}}\b{_REPLY_LIMIT}"
+        rf"(?:{REPLY_LIMIT}|maximum tokens you requested)\b.{{0,100}}(?:too (?:large|big|high)|between|at most|<"
+        r"|less than|above|exceed|range|(?<!must be )> ?\d|(?:cannot|can't|not|no)\b[^.]{0,12} (?:greater|more) than)"
+        rf"|range of {REPLY_LIMIT}|(?:exceed|above|more than)\w*\b.{{0,40}}\b{REPLY_LIMIT}"
     ),
     _drop_reply_limit,
 )
 """What is left out where the server names no limit; else it is lowered to that (`server_rules`)."""
 
-OF_CONVERSATION: Final = frozenset({STALE, CROWDED.name})
-"""The names of mends that are about the conversation, not the server: they are not remembered."""
+
+def _drop_reasoning(body: JsonObject) -> bool:
+    return max([drop(each)(body) for each in ("reasoning_effort", "reasoning", "thinking")])
+
+
+UNDERSIZED: Final = Mend(
+    "reasoning within so low a limit of the reply",
+    _words(
+        rf"{REPLY_LIMIT}\b.{{0,100}}must be (?:strictly )?(?:greater|more|larger|higher|at least|>)"
+        rf"|budget_tokens\b.{{0,60}}(?:less|lower|smaller|<).{{0,20}}\b{REPLY_LIMIT}"
+    ),
+    _drop_reasoning,
+)
+"""What is left out where the limit of the reply is lower than what the reasoning may take of it."""
+
+OF_CONVERSATION: Final = frozenset({STALE, CROWDED.name, UNDERSIZED.name})
+"""The names of mends that are about one request, not the server: they are not remembered."""
 
 MENDS: Final = {
     mend.name: mend

@@ -18,6 +18,8 @@ from upcall.autogen.openai_client.mends import (
     CROWDED,
     MENDS,
     OVERSIZED,
+    REPLY_LIMIT,
+    UNDERSIZED,
     Mend,
     drop,
     drop_in_items,
@@ -77,6 +79,8 @@ def find_mends(body: JsonObject, status: int | None, words: str, tried: Containe
         return _make_room(body, lower, tried)
     if _NO_MATTER_OF_FORM.search(lower):
         return []
+    if UNDERSIZED.words.search(lower) and UNDERSIZED.name not in tried and UNDERSIZED.apply(deepcopy(body)):
+        return [UNDERSIZED.name]  # Before the field of the reasoning is left out of all requests.
     named = [key for key in body if key not in _NEEDED and re.search(_name_pattern(key), lower)]
     if (in_items := _IN_ITEMS.search(lower)) and in_items[1] not in _NEEDED_IN_ITEMS:
         named = [f"{in_items[1]}{_OF_ITEMS}", *named]
@@ -84,7 +88,7 @@ def find_mends(body: JsonObject, status: int | None, words: str, tried: Containe
         return [found]
     for name, mend in MENDS.items():
         if name not in tried and mend.words.search(lower) and mend.apply(deepcopy(body)):
-            return [(mend is OVERSIZED and _lower_limit(body, status, lower, tried)) or name]
+            return [_lower_limit(body, lower, tried) if mend is OVERSIZED else name]
     if status not in _BAD_REQUEST_STATUSES or not _UNINFORMATIVE.search(lower):
         return []
     harmless = [name for name, mend in MENDS.items() if mend.harmless and name not in tried]
@@ -113,19 +117,53 @@ _IN_ALL = LazyPattern(
 """How servers name the number of tokens that they take, of the conversation and the reply together."""
 
 
-def _lower_limit(body: JsonObject, status: int | None, words: str, tried: Container[str]) -> str | None:
-    """Return the mend that lowers the limit of the reply to what the server names; None where it names nothing, or the
-    room for all, of which the conversation needs some."""
-    named = [int(each) for each in _NUMBERS.findall(words) if int(each) != status]
-    most = max((each for each in named if 1 < each < read_reply_limit(body)), default=0)
+def _lower_limit(body: JsonObject, words: str, tried: Container[str]) -> str:
+    """Return the mend for a limit of the reply that is too large: lower it to what the server names next to the field.
+    Leave it out where that is nothing, or the room for all, of which the conversation needs some; in this request alone
+    where the limit is what this conversation leaves of that room."""
+    if CROWDED.name not in tried and _OF_THIS_CONVERSATION.search(words):
+        return CROWDED.name
+    field = _NAMED_LIMIT.search(words)
+    near = words[field.start() : field.end() + _NEAR_CHARS] if field else ""
+    named = map(_read_bound, _BOUND.finditer(near))
+    most = min((each for each in named if _LOWEST <= each < read_reply_limit(body)), default=0)
     name = f"{_LOWERED}{most}"
-    return None if not most or name in tried or _OF_ALL.search(words) else name
+    return name if most and name not in tried and not _OF_ALL.search(words) else OVERSIZED.name
 
 
 _LOWERED = "max_tokens above "
 
-_NUMBERS = LazyPattern(r"(?<![\w.,-])\d{1,9}(?![\w%>-]|[.,]\d)")
-"""Whole numbers that are no part of a name or a version."""
+_LOWEST = 256
+"""A smaller number is of something else: no server takes so short replies only."""
+
+_NEAR_CHARS = 250
+
+_OF_THIS_CONVERSATION = LazyPattern(
+    r"\b(?:prompts?|prompt_tokens|inputs?(?! should|['\"])|input_tokens|remain\w*|left|because)\b|[\w)] ?\+ ?[\w(]"
+)
+
+_NAMED_LIMIT = LazyPattern(rf"{REPLY_LIMIT}|maximum tokens you requested")
+
+_N = r"[`'\"(]?(\d{1,3}(?:,\d{3}){1,3}|\d{1,9})(?![\w%]|[.,]\d)"
+_BOUND = LazyPattern(
+    "|".join([
+        rf"(?P<below>(?:less|smaller|lower) than|(?<!<)<(?!=)) ?{_N}",
+        rf"(?:(?:less|smaller|lower)(?: than)? or equal to|at most|no more than|up to|<=|≤) ?{_N}",
+        rf"(?<!be )(?<![-=>])> ?{_N}",
+        rf"(?:not|n't|cannot)\b(?: \w+)? (?:greater|more|larger|higher|exceed)(?: than)? {_N}",
+        rf"\[ ?\d+ ?[,-] ?{_N} ?\]|(?:between|from) \d+[^\d.]{{1,20}}(?:to|and) {_N}(?P<exclusive> \(exclusive)?",
+        rf"maximum(?: allowed)?(?: value)?(?: of| is|:)? (?!\(){_N}",
+        rf"maximum (?:output|completion) tokens (?:of |is )?{_N}|\blimit(?: of| is|:)? (?!\(){_N}",
+        rf"(?:不能超过|不超过|最大值为?) ?{_N}",
+    ])
+)  # fmt: skip
+"""How servers name the most that a reply may have."""
+
+
+def _read_bound(found: re.Match[str]) -> int:
+    number = next(each for each in found.groups() if each and each[0].isdigit())
+    return int(number.replace(",", "")) - (1 if found["below"] or found["exclusive"] else 0)
+
 
 _OF_ALL = LazyPattern(r"context (?:length|window|size|limit)\D{0,30}\d|max_(?:model_len|seq_len|total_tokens)|n_ctx")
 
@@ -142,9 +180,12 @@ _OF_ITEMS = " of items"
 _NEEDED_IN_ITEMS = frozenset({"type", "role", "content", "summary", "call_id", "name", "arguments", "output"})
 
 
+_ALL = {**MENDS, CROWDED.name: CROWDED, UNDERSIZED.name: UNDERSIZED}
+
+
 def _find(name: str) -> Mend:
-    if name in MENDS or name == CROWDED.name:
-        return MENDS.get(name, CROWDED)
+    if name in _ALL:
+        return _ALL[name]
     if name.startswith(_LOWERED):
         return Mend(name, re.compile(""), lower_reply_limit(int(name.removeprefix(_LOWERED))))
     is_of_items = name.endswith(_OF_ITEMS)
