@@ -114,7 +114,7 @@ class _OlderPart(NamedTuple):
     begin: int
     end: int
     kept: list[int]
-    task: str
+    tasks: list[str]
 
 
 class Compactor:
@@ -202,14 +202,11 @@ class Compactor:
         begin, messages = turn.compaction.end if turn.compaction else 0, turn.messages
         end = self._find_end(messages, begin, int(window * RECENT_SHARE))
         kept = self._list_kept(turn, end)
-        room = int(window * RESULT_SHARE * BYTES_PER_TOKEN)
         replaced = [messages[number] for number in range(begin, end) if number not in kept]
         use = measure_context(self._parts.model_client, replaced)
         if use is None or use.used < window * LEAST_GAIN or not any(list_parts(messages[:end], kept, begin)):
             return None
-        given = [_read_text(messages[number]) for number in _list_tasks(turn, end)]
-        task = "\n\n".join(shorten_middle(each, room // 4) for each in given)
-        return _OlderPart(window, begin, end, kept, task or "(it is not known)")
+        return _OlderPart(window, begin, end, kept, [_read_text(messages[each]) for each in _list_tasks(turn, end)])
 
     def _find_end(self, messages: Sequence[LLMMessage], begin: int, room: int) -> int:
         """Return where the latest messages begin that have `room` tokens, at least the last call with its result."""
@@ -270,7 +267,7 @@ class Compactor:
 
         happened = pair_calls(list_parts(turn.messages[: part.end], part.kept))
         room = int(part.window * NOTES_SHARE * BYTES_PER_TOKEN)
-        return await asyncio.to_thread(write_excerpts, happened, part.task, room), None
+        return await asyncio.to_thread(write_excerpts, happened, "\n".join(part.tasks), room), None
 
     async def _write_notes(self, turn: Turn, part: _OlderPart, token: CancellationToken) -> tuple[str, RequestUsage]:
         from upcall.prompts.contexts import CompactionContext
@@ -283,13 +280,14 @@ class Compactor:
         limit = int(window * NOTES_SHARE * BYTES_PER_TOKEN)
         piece = window * PIECE_SHARE
         result_room = int(window * RESULT_SHARE * BYTES_PER_TOKEN)
+        task = "\n\n".join(shorten_middle(each, result_room // 4) for each in part.tasks) or "(it is not known)"
         happened = list_parts(turn.messages[: part.end], part.kept, part.begin)
         described = (_describe(each, result_room) for each in happened)
         for steps in _group(described, int(piece * BYTES_PER_TOKEN)):
             rewrite = len(notes.encode()) > limit * FULL_SHARE
             room = int(window * NOTES_SHARE if rewrite else piece * ADDED_SHARE)
             words = int(room * _WORDS_PER_TOKEN)
-            prompt = parts.prompts.render(CompactionContext(parts.name, part.task, steps, words, notes, rewrite))
+            prompt = parts.prompts.render(CompactionContext(parts.name, task, steps, words, notes, rewrite))
             call = call_model(
                 parts.model_client,
                 [UserMessage(content=prompt, source=REMINDER)],

@@ -27,8 +27,8 @@ MAX_STEP_CHARS = 100_000
 CALLS_SHARE = 0.1
 """How much of the room the list of calls may take."""
 
-STEM_CHARS = 5
-"""Words that begin with the same letters count as the same, so that "clerks" finds "clerk" in most languages."""
+STEM_CHARS = 4
+"""Words that begin with the same letters count as the same, so that "failing" finds "failed", in most languages."""
 
 USUAL_WORDS = 12.0
 """How long a passage may be, in words, before its length counts against it."""
@@ -40,6 +40,12 @@ LEAST_SHARE = 0.25
 """What is rated below this share of the best passage that the agent did not write itself is left out: more text makes a
 small model lose its way."""
 
+FREE_SHARE = 0.3
+"""How much of the room is filled with what is rated below that, too: a table has the asked words in its head alone."""
+
+REPEATED_WORDS = 5
+"""So many words in a row that the task has in this order say nothing new: they are copied from it."""
+
 BEGIN = "Word for word, the oldest first:"
 JOINT = " ... "
 
@@ -47,8 +53,8 @@ _ENDS = LazyPattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _RECORDS = LazyPattern(r"(?<=[}\])]),\s*(?=[\[{(])")
 """Between two records of JSON, or two rows of a list, on one line."""
 
-_WORDS = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
-"""Words; of languages without spaces each character."""
+_WORDS = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
+"""Words, and the parts of a name in code; of languages without spaces each character."""
 
 
 class Happening(NamedTuple):
@@ -73,15 +79,15 @@ class _Passage(NamedTuple):
     Attributes:
         step: the place of what happened in the list of that.
         is_own: whether the agent itself wrote it.
-        words: the stems that occur in it.
-        length: how many words it has.
+        words: the stems that occur in it, in their order.
+        called: those of the call, where it is all that this returned.
     """
 
     step: int
     is_own: bool
     text: str
-    words: frozenset[str]
-    length: int
+    words: tuple[str, ...]
+    called: frozenset[str]
 
 
 def pair_calls(parts: Iterable[HistoryPart]) -> list[Happening]:
@@ -104,7 +110,7 @@ def write_excerpts(steps: Sequence[Happening], task: str, room: int) -> str:
     calls = _list_calls(steps, int(room * CALLS_SHARE))
     passages = [each for number, step in enumerate(steps) for each in _split(number, step)]
     labels = [f"- {one_line(step.label, MAX_LABEL_CHARS)}" for step in steps]
-    chosen = _choose(passages, {*_stems(task)}, labels, room - _count_bytes(calls) - _count_bytes(BEGIN))
+    chosen = _choose(passages, (*_stems(task),), labels, room - _count_bytes(calls) - _count_bytes(BEGIN))
     lines = [
         f"{labels[number]}: {JOINT.join(each.text for each in group)}"
         for number, group in groupby(chosen, key=lambda each: each.step)
@@ -131,13 +137,12 @@ def _list_calls(steps: Sequence[Happening], room: int) -> str:
     return "\n".join([begin, *lines[::-1]])
 
 
-def _split(number: int, step: Happening) -> Iterator[_Passage]:
+def _split(number: int, step: Happening) -> list[_Passage]:
     """Split a step into its sentences and lines, and a long one of these into its records, or wherever it has to be."""
-    for sentence in _ENDS.split(shorten_middle(step.text, MAX_STEP_CHARS)):
-        for text in _cut(sentence.strip()):
-            stems = [*_stems(text)]
-            if stems:
-                yield _Passage(number, step.is_own, text, frozenset(stems), len(stems))
+    sentences = _ENDS.split(shorten_middle(step.text, MAX_STEP_CHARS))
+    found = [(text, words) for each in sentences for text in _cut(each.strip()) if (words := (*_stems(text),))]
+    called = frozenset(_stems(step.label)) if step.tool and len(found) == 1 else frozenset()
+    return [_Passage(number, step.is_own, text, words, called) for text, words in found]
 
 
 def _cut(sentence: str) -> Iterable[str]:
@@ -149,31 +154,35 @@ def _cut(sentence: str) -> Iterable[str]:
 
 def _stems(text: str) -> Iterator[str]:
     for word in _WORDS.findall(text.lower()):
-        yield word.removesuffix("s")[:STEM_CHARS]
+        yield word.removesuffix("s")[:STEM_CHARS] if word.isalpha() else word  # Each number is one of its own.
 
 
 def _count_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _choose(passages: Sequence[_Passage], asked: set[str], labels: Sequence[str], room: int) -> list[_Passage]:
-    """Return the passages that say most of what is asked, in order, each wording once and where it came last.
+def _choose(passages: Sequence[_Passage], asked: Sequence[str], labels: Sequence[str], room: int) -> list[_Passage]:
+    """Return the passages that say most of what is asked, in order. Each wording is there once, where it came last,
+    unless the words of what is asked tell the calls apart that returned it.
 
     What tools returned and others wrote has the room first: what the agent wrote was made of that, and often of the
     task alone.
     """
-    latest = sorted({each.text: place for place, each in enumerate(passages)}.values())
+    task = _Task(asked)
+    distinct = [task.words.intersection(_stems(each)) for each in labels]
+    latest = sorted({(each.text, distinct[each.step]): place for place, each in enumerate(passages)}.values())
     rarity = _measure_rarity(passages)
-    rates = {place: _rate(passages[place], asked, rarity) for place in latest}
+    rates = {place: _rate(passages[place], task, rarity) for place in latest}
     given = [rates[place] for place in latest if not passages[place].is_own]
     least = max(given or rates.values(), default=0.0) * LEAST_SHARE
+    kept_free = room * (1 - FREE_SHARE)
     chosen: list[int] = []
     labelled: set[int] = set()
     for place in sorted(latest, key=lambda place: (passages[place].is_own, -rates[place], -place)):
         each = passages[place]
-        if rates[place] < least:
-            continue
         taken = _count_bytes(each.text) + len(JOINT) + (0 if each.step in labelled else _count_bytes(labels[each.step]))
+        if rates[place] < least and room - taken < kept_free:
+            continue
         if taken > room:
             break
         room -= taken
@@ -182,21 +191,44 @@ def _choose(passages: Sequence[_Passage], asked: set[str], labels: Sequence[str]
     return [passages[place] for place in sorted(chosen)]
 
 
+class _Task:
+    """What is asked: the words of it, and which of them stand in a row."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = frozenset(words)
+        self._rows = {*_list_rows(words)}
+
+    def find_new(self, words: Sequence[str]) -> set[str]:
+        """Return the words of a passage that are not copied from the task, with those before and after them."""
+        copied = {
+            place + offset
+            for place, row in enumerate(_list_rows(words))
+            if row in self._rows
+            for offset in range(REPEATED_WORDS)
+        }
+        return {word for place, word in enumerate(words) if place not in copied}
+
+
+def _list_rows(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return zip(*(words[offset:] for offset in range(REPEATED_WORDS)), strict=False)
+
+
 def _measure_rarity(passages: Collection[_Passage]) -> dict[str, float]:
     """Return how rare each stem is in the passages (inverse document frequency, as in BM25)."""
-    found = Counter(stem for each in passages for stem in each.words)
+    found = Counter(stem for each in passages for stem in each.called.union(each.words))
     return {stem: math.log(1 + (len(passages) - count + 0.5) / (count + 0.5)) for stem, count in found.items()}
 
 
-def _rate(passage: _Passage, asked: set[str], rarity: Mapping[str, float]) -> float:
-    """Return how much a passage says of what is asked: it has words of that, and others beside them.
+def _rate(passage: _Passage, task: _Task, rarity: Mapping[str, float]) -> float:
+    """Return how much a passage says of what is asked: it, or its call, has words of that.
 
     The rarer a word, the more it counts, each further one less. Who only repeats the task says nothing of it, so what
-    is new in a passage counts as a share. Of passages that have as much of what is asked, those with rarer words come
-    first, such as names and numbers.
+    is not copied from it counts as a share. Of passages that have as much of what is asked, those with rarer words
+    come first, such as names and numbers.
     """
-    shared = [rarity[stem] for stem in sorted(passage.words & asked)]
-    in_all = sum(rarity[stem] for stem in sorted(passage.words))
-    new = in_all - sum(shared)
-    said = math.hypot(*shared) + in_all / len(passage.words) * RARE_SHARE
-    return said * new / in_all / max(1.0, passage.length / USUAL_WORDS)
+    words = {*passage.words}
+    in_all = sum(rarity[stem] for stem in sorted(words))
+    new = sum(rarity[stem] for stem in sorted(task.find_new(passage.words)))
+    shared = [rarity[stem] for stem in sorted(task.words & (words | passage.called))]
+    said = math.hypot(*shared) + in_all / len(words) * RARE_SHARE
+    return said * new / in_all / max(1.0, len(passage.words) / USUAL_WORDS)

@@ -66,11 +66,56 @@ def test_texts_that_restate_the_task_displace_no_fact(kind: str) -> None:
     assert [line for fact in facts for line in fact.splitlines() if line not in written] == []
 
 
+@pytest.mark.parametrize(
+    ("task", "facts"),
+    [
+        (
+            "Sort each file (auth.py, db.py, ui.py, net.py) into one of the owners alice, bob, carol.",
+            ["auth.py: owner alice", "db.py: owner bob", "ui.py: owner carol", "net.py: owner bob"],
+        ),
+        ("Is service web green or red? And service api? And service jobs?", ["web: green", "api: red", "jobs: green"]),
+        ("Is the capital of Peru Lima or Quito? And that of Ecuador?", ["The capital of Peru is Lima."]),
+        (
+            "What is the invoice number of the delivery to the harbour office?",
+            ["The invoice number of the delivery to the harbour office is R-77."],
+        ),
+    ],
+)
+def test_facts_made_of_the_words_of_the_task_stay(task: str, facts: list[str]) -> None:
+    texts = [f"{PLAIN * 3}\n{fact}\n{PLAIN * 3} Page {number}." for number, fact in enumerate(facts)]
+    assert [fact for fact in facts if fact not in write_excerpts(steps_of(*texts * 5), task, 1_500)] == []
+
+
+def test_same_result_of_calls_the_task_tells_apart_stays() -> None:
+    things = ["lamp", "chair", "table", "mirror", "clock", "shelf"]
+    task = f"Which of {', '.join(things)} are in stock?"
+    steps = [Happening(f'check {{"item": "{each}"}}', "yes", "check") for each in things]
+    written = write_excerpts([*steps, *steps_of(*[PLAIN] * 20)], task, 2_000)
+    assert [each for each in things if f'- check {{"item": "{each}"}}: yes' not in written] == []
+
+
+def test_result_is_rated_with_the_words_of_its_call() -> None:
+    things = ["lamp", "chair", "table", "mirror", "clock", "shelf"]
+    prices = [
+        Happening(f'get_price {{"item": "{n}"}}', f"{10 + at}.50 EUR", "get_price") for at, n in enumerate(things)
+    ]
+    page = Happening("read_page {}", f"We sell the lamp of your dreams. Our prices are fair. {PLAIN * 9}", "read_page")
+    written = write_excerpts([page, *prices, page], f"Sum up the prices of {', '.join(things)}.", 1_200)
+    assert [each.text for each in prices if each.text not in written] == []
+
+
+def test_rows_of_a_table_follow_its_head() -> None:
+    rows = [f"| {name} | {555_000 + at} |" for at, name in enumerate(["Ann", "Bob", "Cid", "Dan", "Eve", "Fay"])]
+    table = "\n".join(["| Name | Phone |", "|---|---|", *rows])
+    written = write_excerpts(steps_of(table), "Give me the phone of all people.", 1_500)
+    assert [row for row in rows if row not in written] == []
+
+
 def test_what_others_said_has_the_room_first() -> None:
     guesses = [Happening("It thought", f"I guess that clerk {n} is called Nobody{n}.", is_own=True) for n in range(40)]
     facts = [f"The clerk of town {n} is Pell{n}." for n in range(10)]
-    told = [Happening("scout wrote", fact) for fact in facts[:5]]
-    steps = [*guesses, *told, *steps_of(*facts[5:]), *guesses]
+    reported = [Happening("scout wrote", fact) for fact in facts[:5]]
+    steps = [*guesses, *reported, *steps_of(*facts[5:]), *guesses]
     written = write_excerpts(steps, "Who is the clerk of each town?", 1_000)
     assert [fact for fact in facts if fact not in written] == []
 
