@@ -168,7 +168,7 @@ def _choose(passages: Sequence[_Passage], asked: Sequence[str], labels: Sequence
     What tools returned and others wrote has the room first: what the agent wrote was made of that, and often of the
     task alone.
     """
-    task = _Task(asked)
+    task = _AskedWords(asked)
     distinct = [task.words.intersection(_stems(each)) for each in labels]
     latest = sorted({(each.text, distinct[each.step]): place for place, each in enumerate(passages)}.values())
     rarity = _measure_rarity(passages)
@@ -191,7 +191,7 @@ def _choose(passages: Sequence[_Passage], asked: Sequence[str], labels: Sequence
     return [passages[place] for place in sorted(chosen)]
 
 
-class _Task:
+class _AskedWords:
     """What is asked: the words of it, and which of them stand in a row."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -219,7 +219,7 @@ def _measure_rarity(passages: Collection[_Passage]) -> dict[str, float]:
     return {stem: math.log(1 + (len(passages) - count + 0.5) / (count + 0.5)) for stem, count in found.items()}
 
 
-def _rate(passage: _Passage, task: _Task, rarity: Mapping[str, float]) -> float:
+def _rate(passage: _Passage, task: _AskedWords, rarity: Mapping[str, float]) -> float:
     """Return how much a passage says of what is asked: it, or its call, has words of that.
 
     The rarer a word, the more it counts, each further one less. Who only repeats the task says nothing of it, so what
