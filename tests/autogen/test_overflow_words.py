@@ -60,6 +60,29 @@ messages.5.content.0.text: string too long
 qwen2.5 has a context window of 32768 tokens
 输入长度超过模型限制
 Prompt 超长
+request_too_large: Request exceeds the maximum size
+request_too_large: The prompt is too long
+token_limit_reached: Prompt exceeds the limit of the model
+input_too_long: the input tokens exceed the limit
+bad_response_status_code: prompt is too long
+validation_failed: prompt exceeds max length 4096
+openrouter.ai: prompt is too long
+api.provider.com: input is too long for requested model
+llm.generate: prompt exceeds max length 4096
+InvalidParameter.InputTooLong: The input is too long, exceeds token limit
+gpt_4o is limited: prompt tokens exceed the limit
+user_123 is using a model whose input tokens exceed the maximum number
+The prompt exceeds the maximum (8192 tokens). tool_choice is auto
+chat_history: The input exceeds the maximum length
+request_body: Input tokens exceed the limit
+prompt_cache: Prompt is too long
+body.messages.3.content.str: String too long: exceeds token limit
+body.messages.3.content.str: string too long
+body.0: prompt is too long
+payload_size is too large: request body exceeds the size limit
+Input is too long for requested model. Please try again in a new conversation
+input too long, please retry after reducing it
+Your conversation is too long. Please start a new session or try again later
 """.strip().splitlines()
 
 OTHER = """
@@ -101,6 +124,19 @@ Token limit exceeded. Resets at 10:00
 Tokens limit exceeded, retry in 20s
 You exceeded the token limit for this period
 Token limit exceeded for your account
+Token limit exceeded. Try again in a few minutes
+Your request exceeded the maximum concurrency limit
+Your request exceeds the time limit of 60 s
+Your request exceeded the maximum execution time limit
+Request exceeded the GPU memory limit
+pending requests exceed the maximum queue size
+Your request exceeds your spending limit
+Your prompt exceeds the content policy limit
+This request exceeds the maximum number of tools: limit 128
+Your request exceeds the current capacity limit
+The prompt exceeded the queue length
+messages exceed the maximum images limit
+body.messages.3.name.str: string too long
 """.strip().splitlines()
 
 
@@ -121,6 +157,7 @@ def test_refusal_of_something_else_is_no_overflow(words: str) -> None:
         ("prompt is too long: 205000 tokens > 200000 maximum", True),
         ("Rate limit reached; this model's maximum context length is 8192 tokens", False),
         ("Your request rate must be reduced. Retry after 1 second.", False),
+        ("This model's maximum context length is 8192 tokens. Try again later", False),
         ("Rate limit reached: Limit 6000, Used 5000, Requested 2000. Please try again in 10s", False),
     ],
 )

@@ -363,6 +363,20 @@ TOO_LARGE = rows(
         131_072,
         {"code": 70000, "msg": "Exceeding the limiting length: [max_tokens should be less or equal to 131072]"},
     ),
+    (
+        "AQBot-Desktop/AQBot#93",
+        1_048_576,
+        131_072,
+        {
+            "error": {
+                "message": "Param Incorrect",
+                "type": "upstream_error",
+                "param": "max_tokens is too large: 1048576. This model supports at most 131072 completion tokens, "
+                "whereas you provided 1048576.",
+                "code": "400",
+            }
+        },
+    ),
     ("a review: a proxy", 9000, 8192, "{'code': 20015, 'message': 'max_tokens must be less than or equal to 8192'}"),
     # Numbers of something else.
     (
@@ -432,6 +446,9 @@ LEFT_OUT = rows(
             "string_above_max_length",
         ),
     ),
+    ("a review: JSONPath", "temperature", openai_error("Unsupported value", "$.temperature")),
+    ("a review: its value", "temperature", openai_error("Invalid request", "temperature: 0.2")),
+    ("a review: an arrow", "temperature", openai_error("Unsupported value", "body -> temperature")),
     ("OpenAI", "user", "Invalid 'user': string too long. Expected a string with maximum length 64"),
     ("a proxy", "stop", "Number of stop sequences must be reduced"),
     ("CLIProxyAPI#1028", "safety_identifier", {"detail": "Unsupported parameter: safety_identifier"}),

@@ -395,16 +395,17 @@ def _all_words(error: Exception) -> str:
 def words_of(error: object) -> str:
     """Return what an error of a server says, in whichever of the forms that servers use; empty for a web page.
 
-    Where the error has the path to a field that its words do not name, the words begin with it.
+    Where the error has the path to a field that its words do not name, the words begin with it; they end with what else
+    it has there.
     """
     if isinstance(error, Mapping):
         reason = next((words for name in _WORDS if (words := words_of(error.get(name)))), "")
         where = ".".join(map(str, error["loc"])) if isinstance(error.get("loc"), list) else ""  # FastAPI's, of a field.
-        if isinstance(param := error.get("param"), str) and _PARAM.fullmatch(param) and param not in reason:
-            where = where or param
+        param = param if isinstance(param := error.get("param"), str) and param not in reason else ""
+        where, param = (where or param, "") if _PARAM.fullmatch(param) else (where, param)
         metadata = error.get("metadata")
         raw = words_of(metadata.get("raw")) if isinstance(metadata, Mapping) else ""  # OpenRouter's, of the provider.
-        words = ": ".join(each for each in (where, reason, raw if raw != reason else "") if each)
+        words = ": ".join(each for each in (where, reason, param, raw if raw != reason else "") if each)
         # A proxy may put words of its own beside the name of the provider's error.
         names = [] if is_overflow(words) else [error.get("code"), error.get("type")]
         return " ".join([words, *(f"({each})" for each in names if isinstance(each, str) and is_overflow(each))][:2])

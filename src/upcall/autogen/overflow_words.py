@@ -35,17 +35,23 @@ _RATE = LazyPattern(
     "|".join([
         r"per (?:minute|min|hour|day|month)\b|(?:this|each) month|\bdaily\b|rate.?limit|wait before|throttl",
         r"too many (?:concurrent )?requests|\b[rt]p[md]\b|resets? (?:at|in|on)\b|for this period",
-        r"(?:retry|try|try again) (?:in|after|later)\b",
+        r"(?:re)?try(?: again)? (?:in|after) (?:about )?(?:\d|an? (?:few|while|moment|minute|hour|day))",
         r"credits|upgrade|quota|for your (?:account|plan|tier|key)",
     ])
 )  # fmt: skip
 """Refusals about what a key may use in a time, or what it pays for."""
+
+_LATER = LazyPattern(r"(?:re)?try(?: again)? (?:in|after|later)\b")
+"""What counts as a time only beside the status of a rate: a shorter conversation is tried later, too."""
 
 _OTHERS = LazyPattern(
     "|".join([
         r"(?:output|completion) token limit|maximum tokens you requested",
         r"\b(?:images?(?! and)|files?|names?|(?:json_)?schemas?|metadata|number of (?!(?:\w+ )?tokens)\w+)\b[^.]{0,40}"
         r"\b(?:exceed|too (?:large|long|many))|too many images",
+        r"\b(?:time|deadline|timeout|concurren\w+|queue|capacity|memory|spending|balance|policy)\b.{0,3}"
+        r"(?:limit|size|length)",
+        r"exceed[^.]{0,30}\bnumber of (?!(?:\w+ )?(?:tokens|char))",
         r"(?:context|truncation)\b.{0,30}(?:not support|unsupported|unknown|not permitted)",
     ])
 )  # fmt: skip
@@ -62,7 +68,10 @@ _TOO_LONG = LazyPattern(
         r"exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |max |model'?s? |supported )*"
         r"(?:context|token|number of tokens|input|sequence|model length|message tokens)",
         r"\b(?:tokens?|prompts?|messages?|inputs?|conversation|request|payload|body|content|text)\b[^.]{0,60}"
-        r" exceed(?:s|ed)? [^.]{0,30}\b(?:limit|length|size)",
+        r" exceed(?:s|ed)? [^.]{0,30}\b(?:tokens?|context|length|input|prompt|characters?|bytes?"
+        r"|max(?:imum)?(?: allowed)? size|size limit)\b",
+        r"\b(?:tokens?|prompts?|inputs?|context|conversation|messages? size)\b[^.]{0,60}"
+        r" exceed(?:s|ed)? [^.]{0,30}\blimit",
         r"(?:input|prompt) (?:token count|tokens|length)\b[^.]{0,40}(?:exceed|longer|greater|more|> ?\d|\d{4})",
         r"maximum (?:allowed )?(?:input|prompt|number of tokens)",
         r"model'?s maximum (?:sequence )?length|model max length|tokens? limit exceeded|messages token length",
@@ -91,4 +100,5 @@ def is_overflow(words: str) -> bool:
 def is_over_rate_alone(words: str) -> bool:
     """Return whether a refusal with the status of a rate or a plan is of a request that is too long by itself."""
     lower = words[:MAX_CHARS].lower()
-    return bool(_OVER_RATE.search(lower) or (_SURELY.search(lower) and not _RATE.search(lower)))
+    of_time = _RATE.search(lower) or _LATER.search(lower)
+    return bool(_OVER_RATE.search(lower) or (_SURELY.search(lower) and not of_time))
