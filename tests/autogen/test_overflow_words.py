@@ -60,6 +60,14 @@ messages.5.content.0.text: string too long
 qwen2.5 has a context window of 32768 tokens
 输入长度超过模型限制
 Prompt 超长
+Prompt tokens 超限
+对话长度超出限制
+您的提示词太长
+プロンプトが長すぎます
+The number of input tokens 5000 plus the number of max new tokens 1000 cannot exceed the total tokens limit 4096
+Number of tokens in prompt (9000) exceeds the max of 8192
+Sequence length 9000 exceeds 8192
+tokens: 9000 > max_position_embeddings 8192
 request_too_large: Request exceeds the maximum size
 request_too_large: The prompt is too long
 token_limit_reached: Prompt exceeds the limit of the model
@@ -137,6 +145,16 @@ Your request exceeds the current capacity limit
 The prompt exceeded the queue length
 messages exceed the maximum images limit
 body.messages.3.name.str: string too long
+max_tokens不能超过8192
+max_tokens 超出范围，取值范围 [1, 8192]
+参数 max_tokens 的值 32000 超过最大值 8192
+too many tokens: max tokens must be less than or equal to 4096, the maximum output length for this model
+tools.3.custom.description: 'says: maximum context length is 5 tokens' is not allowed
+Invalid 'tools[0].function.name': string does not match pattern. Got 'prompt is too long: 9 tokens > 5'
+Unable to parse tool call arguments: {"q": "context_length_exceeded"}
+Conversation roles must alternate user/assistant/... got 'the maximum context length is 8192 tokens'
+[{'loc': ('body', 'messages', 0, 'x'), 'msg': 'Extra', 'input': 'It says: prompt is too long: 21 tokens > 20 maximum'}]
+1 validation error [type=extra, input_value='The maximum context length is 8192 tokens', input_type=str]
 """.strip().splitlines()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,9 @@ from web_servers import Request, Sent, serving
 
 from upcall import OpenAICompatibleClient
 from upcall.autogen.model_calls import call_model
+from upcall.autogen.openai_client.mends import OF_CONVERSATION
+from upcall.autogen.openai_client.requests import JsonObject
+from upcall.autogen.openai_client.server_rules import apply_mends, find_mends
 from upcall.autogen.overflow_words import is_over_rate_alone
 from upcall.errors import ConversationTooLong, ModelError, ModelUnavailable
 from upcall.testing.zoo import completion
@@ -205,6 +209,16 @@ TOO_LONG = rows(
         "Prompt contains 140000 tokens and 0 draft tokens, too large for model with 131072 maximum context length",
     ),
     ("BerriAI/litellm#21647 (Perplexity)", 400, "The total length of all messages is too long."),
+    (
+        "Azure: inner",
+        400,
+        {"error": {"message": "The request was rejected", "innererror": {"code": "context_length_exceeded"}}},
+    ),
+    (
+        "Azure: details",
+        400,
+        {"error": {"message": "Operation failed", "details": [{"code": "context_length_exceeded"}]}},
+    ),
     ("zeroclaw#4124", 400, {"error": {"code": "1261", "message": "Prompt exceeds max length"}}),
     ("MiniMax-AI/MiniMax-M2#119", 400, "invalid params, context window exceeds limit (2013)"),
     ("sjzar/chatlog#30", 400, "length of prompt_tokens (163280) must be less than max_seq_len (32768)."),
@@ -378,6 +392,23 @@ TOO_LARGE = rows(
         },
     ),
     ("a review: a proxy", 9000, 8192, "{'code': 20015, 'message': 'max_tokens must be less than or equal to 8192'}"),
+    ("a review: at most", 32_000, 8192, "max_tokens不能超过8192"),
+    ("a review: a range", 32_000, 8192, "max_tokens 超出范围，取值范围 [1, 8192]"),
+    ("a review: a parameter", 32_000, 8192, "参数 max_tokens 的值 32000 超过最大值 8192"),
+    (
+        "Gemini",
+        100_000,
+        8192,
+        "Unable to submit request because it has a maxOutputTokens value of 100000 but the supported range is from 1 "
+        "(inclusive) to 8193 (exclusive). Update the value and try again.",
+    ),
+    (
+        "Cohere",
+        8192,
+        4096,
+        "too many tokens: max tokens must be less than or equal to 4096, the maximum output length for this model - "
+        "received 8192.",
+    ),
     # Numbers of something else.
     (
         "LiteLLM",
@@ -527,6 +558,65 @@ async def test_long_requests_that_must_stream_are_streamed() -> None:
     body = openai_error("Requests with max_tokens > 4096 must have stream=true", "max_tokens", "BAD_REQUEST")
     played = await play(400, body, max_tokens=8192)
     assert [(each.get("stream"), each["max_tokens"]) for each in played.requests[:2]] == [(None, 8192), (True, 8192)]
+
+
+THESE_IMAGES = (
+    "At most 2 image(s) may be provided in one request.",
+    "Too much media: 0 document pages + 107 images > 100",
+    "too many images and documents: 120 + 0 > 100",
+    "request contains 54 images, exceeding the maximum of 50",
+    "Invalid image data",
+    "Failed to download image from https://example.com",
+    "Image size exceeds the limit",
+    "You uploaded an unsupported image. Please make sure your image is valid.",
+    "Image format webp is not supported",
+    "The model does not support more than 4 images",
+    "Images larger than 5 MB are not supported",
+    "Unknown error while downloading the image",
+)
+NO_IMAGES = (
+    "This model does not support images",
+    "image_url is not supported by this model",
+    "unknown variant `image_url`, expected `text`",
+    "No endpoints found that support image input",
+    "Only text content is supported: got an image",
+    "Invalid content type. image_url is only supported by certain models.",
+    "Invalid value: 'image_url'. Supported values are: 'text'.",
+    "At most 0 image(s) may be provided in one request.",
+    "m is not a multimodal model",
+    "messages[1].content must be a string",
+)
+
+
+def image(name: str) -> JsonObject:
+    part = {"type": "image_url", "image_url": {"url": f"data:{name}"}}
+    return {"role": "user", "content": [{"type": "text", "text": name}, part]}
+
+
+def mend_images(words: str, *refused: str) -> list[tuple[list[str], bool]]:
+    """Return the images that each further request has, while it has one that is refused, and whether what was left out
+    is remembered."""
+    body: JsonObject = {"model": "m", "messages": [image("first"), image("second")]}
+    names, sent = list[str](), list[tuple[list[str], bool]]()
+    while new := find_mends(apply_mends(deepcopy(body), names), 400, words, names):
+        names += new
+        text = json.dumps(apply_mends(deepcopy(body), names))
+        left = [each for each in ("first", "second") if f"data:{each}" in text]
+        sent.append((left, not {*new} <= OF_CONVERSATION))
+        if not {*left} & {*refused}:
+            break
+    return sent
+
+
+@pytest.mark.parametrize("words", THESE_IMAGES)
+def test_refused_images_are_left_out_of_one_request(words: str) -> None:
+    assert mend_images(words, "first") == [(["second"], False)]
+    assert mend_images(words, "first", "second") == [(["second"], False), ([], False)]
+
+
+@pytest.mark.parametrize("words", NO_IMAGES)
+def test_model_without_images_is_remembered(words: str) -> None:
+    assert mend_images(words, "first", "second") == [([], True)]
 
 
 RATES = rows(

@@ -407,7 +407,10 @@ def words_of(error: object) -> str:
         raw = words_of(metadata.get("raw")) if isinstance(metadata, Mapping) else ""  # OpenRouter's, of the provider.
         words = ": ".join(each for each in (where, reason, param, raw if raw != reason else "") if each)
         # A proxy may put words of its own beside the name of the provider's error.
-        names = [] if is_overflow(words) else [error.get("code"), error.get("type")]
+        details = error.get("details")
+        inner = [error.get("innererror"), *(details if isinstance(details, list) else ())]  # Azure's.
+        codes = [each.get("code") for each in inner if isinstance(each, Mapping)]
+        names = [] if is_overflow(words) else [error.get("code"), error.get("type"), *codes]
         return " ".join([words, *(f"({each})" for each in names if isinstance(each, str) and is_overflow(each))][:2])
     if isinstance(error, list):
         return "; ".join(filter(None, map(words_of, error)))

@@ -8,13 +8,23 @@ else: what a key may use in a time or pays for, how long the reply may be, and o
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from upcall.autogen.refused_fields import find_refused_fields, is_conversation
+from upcall.autogen.refused_fields import find_refused_fields, is_conversation, limits_reply
 from upcall.lazy_pattern import LazyPattern
 
 MAX_CHARS: Final = 10_000
 """How much of a refusal is read: some repeat the whole request."""
+
+_ECHO = LazyPattern(
+    r"(?:\binput_value ?=|['\"]input['\"] ?:) ?(?:'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\")",
+    re.DOTALL,
+)
+"""What pydantic repeats of the request."""
+
+_OF_A_FORM = LazyPattern(r"^\W{0,8}(?:\w+: )?(?:conversation roles must|(?:unable|failed) to parse (?:the )?tool call)")
+"""How refusals begin that repeat a part of the request behind it."""
 
 _SURELY = LazyPattern(
     "|".join([
@@ -46,12 +56,12 @@ _LATER = LazyPattern(r"(?:re)?try(?: again)? (?:in|after|later)\b")
 
 _OTHERS = LazyPattern(
     "|".join([
-        r"(?:output|completion) token limit|maximum tokens you requested",
-        r"\b(?:images?(?! and)|files?|names?|(?:json_)?schemas?|metadata|number of (?!(?:\w+ )?tokens)\w+)\b[^.]{0,40}"
-        r"\b(?:exceed|too (?:large|long|many))|too many images",
+        r"(?:output|completion) token limit|maximum tokens you requested|max tokens (?:must|should)",
+        r"\b(?:images?(?! and)|files?|names?|(?:json_)?schemas?|metadata|number of (?!(?:\w+ ){0,2}tokens)\w+)\b"
+        r"[^.]{0,40}\b(?:exceed|too (?:large|long|many))|too many images",
         r"\b(?:time|deadline|timeout|concurren\w+|queue|capacity|memory|spending|balance|policy)\b.{0,3}"
         r"(?:limit|size|length)",
-        r"exceed[^.]{0,30}\bnumber of (?!(?:\w+ )?(?:tokens|char))",
+        r"exceed[^.]{0,30}\bnumber of (?!(?:\w+ ){0,2}(?:tokens|char))",
         r"(?:context|truncation)\b.{0,30}(?:not support|unsupported|unknown|not permitted)",
     ])
 )  # fmt: skip
@@ -77,20 +87,23 @@ _TOO_LONG = LazyPattern(
         r"model'?s maximum (?:sequence )?length|model max length|tokens? limit exceeded|messages token length",
         r"\d tokens\b.{0,60}(?:at most|maximum|more than)|(?:input|max input) characters",
         # Names of a setting of llama.cpp, TabbyAPI, TensorRT.
-        r"n_keep|max_seq_len|max_num_tokens",
-        r"(?:prompt|输入|上下文|内容|tokens?).{0,12}(?:超长|超过|超出|过长)",
+        r"n_keep|max_seq_len|max_num_tokens|max_position_embeddings",
+        r"(?:prompt \(\d+\)|sequence length \d+) exceeds? ",
+        r"(?:(?<![a-z]_)(?:prompt|tokens?)|输入|上下文|内容|对话|提示词).{0,12}(?:超长|超过|超出|超限|过长|太长)",
+        r"(?:プロンプト|入力|コンテキスト|会話).{0,12}(?:長すぎ|超え|超過)",
     ])
 )  # fmt: skip
 
 
 def is_overflow(words: str) -> bool:
     """Return whether a refusal says that the conversation is longer than what the model takes."""
-    lower = words[:MAX_CHARS].lower()
-    if _SURELY.search(lower) or _OVER_RATE.search(lower):
-        return True
-    if _RATE.search(lower) or _OTHERS.search(lower):
-        return False
+    lower = _ECHO.sub(" ", words[:MAX_CHARS].lower())
     fields = find_refused_fields(lower)
+    of_another = _OF_A_FORM.search(lower) or (fields and not any(is_conversation(f) or limits_reply(f) for f in fields))
+    if not of_another and (_SURELY.search(lower) or _OVER_RATE.search(lower)):
+        return True
+    if of_another or _RATE.search(lower) or _OTHERS.search(lower):
+        return False
     if fields:
         long = _TOO_LONG.search(lower) or _LENGTH_OF_A_FIELD.search(lower)
         return long is not None and any(map(is_conversation, fields))

@@ -32,7 +32,7 @@ _REFUSED = LazyPattern(
         rf"(?:^\W{{0,8}}|; ){_MARKED}: ",
         rf"(?:\binvalid|parameter|\bfield|argument|property|\bvalue (?:for|of)|\btype (?:for|of))\W{{1,3}}{_QUOTED}",
         rf"(?<!model ){_QUOTED}{_COMPLAINT}",
-        rf"(?<!model )(?<![\w.\]'\"`-]){_MARKED}{_COMPLAINT}",
+        rf"(?<!model )(?<![\w.\]'\"`-]){_MARKED}(?!\w){_COMPLAINT}",
     ])
 )  # fmt: skip
 
@@ -74,6 +74,11 @@ def is_conversation(path: str) -> bool:
     """Return whether a path leads to the conversation, or to a text in it."""
     names = _names_of(path)
     return names[0] not in _OTHERS and _begins_with_conversation(path) and (len(names) == 1 or names[-1] in _TEXTS)
+
+
+def limits_reply(path: str) -> bool:
+    """Return whether a path leads to the limit of the reply, which counts with the conversation for some servers."""
+    return _names_of(path)[-1].startswith("max")
 
 
 def _begins_with_conversation(path: str) -> bool:

@@ -77,6 +77,13 @@ def _drop_images(message: JsonObject) -> bool:
     return True
 
 
+def _drop_older_images(body: JsonObject) -> bool:
+    """Leave out all images but those of the latest message that has any."""
+    holders = [each for each in body["messages"] if isinstance(each.get("content"), list)]
+    with_images = [each for each in holders if any(part.get("type") != "text" for part in each["content"])]
+    return max(map(_drop_images, with_images[:-1]), default=False)
+
+
 _OWN_FIELDS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
 
 
@@ -389,7 +396,9 @@ def lower_reply_limit(most: int) -> Callable[[JsonObject], bool]:
     return apply
 
 
-REPLY_LIMIT: Final = r"max_(?:completion_|output_|new_)?tokens"
+REPLY_LIMIT: Final = (
+    r"(?:max_?(?:completion_?|output_?|new_?)?tokens(?![a-z_])|max new tokens|max tokens (?=must|should|can))"
+)
 """How servers name the field with the limit of the reply."""
 
 CROWDED: Final = Mend(
@@ -402,8 +411,9 @@ CROWDED: Final = Mend(
 OVERSIZED: Final = Mend(
     "max_tokens of this size",
     _words(
-        rf"(?:{REPLY_LIMIT}|maximum tokens you requested)\b.{{0,100}}(?:too (?:large|big|high)|between|at most|<"
-        r"|less than|above|exceed|range|(?<!must be )> ?\d|(?:cannot|can't|not|no)\b[^.]{0,12} (?:greater|more) than)"
+        rf"(?:{REPLY_LIMIT}|maximum tokens you requested).{{0,100}}(?:too (?:large|big|high)|between|at most|<"
+        r"|less than|above|exceed|range|超过|超出|范围"
+        r"|(?<!must be )> ?\d|(?:cannot|can't|not|no)\b[^.]{0,12} (?:greater|more) than)"
         rf"|range of {REPLY_LIMIT}|(?:exceed|above|more than)\w*\b.{{0,40}}\b{REPLY_LIMIT}"
     ),
     _drop_reply_limit,
@@ -418,15 +428,32 @@ def _drop_reasoning(body: JsonObject) -> bool:
 UNDERSIZED: Final = Mend(
     "reasoning within so low a limit of the reply",
     _words(
-        rf"{REPLY_LIMIT}\b.{{0,100}}must be (?:strictly )?(?:greater|more|larger|higher|at least|>)"
+        rf"{REPLY_LIMIT}.{{0,100}}must be (?:strictly )?(?:greater|more|larger|higher|at least|>)"
         rf"|budget_tokens\b.{{0,60}}(?:less|lower|smaller|<).{{0,20}}\b{REPLY_LIMIT}"
     ),
     _drop_reasoning,
 )
 """What is left out where the limit of the reply is lower than what the reasoning may take of it."""
 
-OF_CONVERSATION: Final = frozenset({STALE, CROWDED.name, UNDERSIZED.name})
+OLDER_IMAGES: Final = "so many images"
+THESE_IMAGES: Final = "images of this conversation"
+
+OF_CONVERSATION: Final = frozenset({STALE, CROWDED.name, UNDERSIZED.name, OLDER_IMAGES, THESE_IMAGES})
 """The names of mends that are about one request, not the server: they are not remembered."""
+
+_IMAGES = r"(?<![a-z])(?:image|vision|visual|multi-?modal|media)"
+_ANY_IMAGES = rf"{_IMAGES}(?!s? (?:format|type|size|resolution|larger|bigger|over|above|beyond))"
+_TAKES_NONE = (
+    r"(?:(?:not|n't) (?:currently |yet )?(?:support|accept|take|allow|permit|enabled|available|have)(?!\w* more)"
+    r"|unsupported (?:content|message|input|part)|unknown (?:variant|type|content|field|part)|no endpoints"
+    r"|only supported by|only[^.]{0,20} text|text.only|expected[^.]{0,20}\btext|non-?vision|at most 0\b)"
+)
+_TAKES_NO_IMAGES = (
+    rf"{_TAKES_NONE}[^.]{{0,80}}{_ANY_IMAGES}|{_ANY_IMAGES}[^.]{{0,80}}{_TAKES_NONE}"
+    rf"|{_IMAGES}.{{0,40}}values are: .{{0,3}}text|not (?:an? )?(?:vision|multi)|mmproj"
+    rf"|^(?!.*{_IMAGES}).*content.{{0,40}}(?:string|text)"
+)
+"""How a server says that the model takes no images at all, as opposed to so many, so large, or these."""
 
 MENDS: Final = {
     mend.name: mend
@@ -576,11 +603,9 @@ MENDS: Final = {
             _words(r"propert|parameters|non-?empty|schema|object"),
             _each_function(_add_placeholder),
         ),
-        Mend(
-            "images",
-            _words(r"image|vision|visual|multi-?modal|content.{0,40}(?:string|text)|media|mmproj"),
-            _each_message(_drop_images),
-        ),
+        Mend("images", _words(_TAKES_NO_IMAGES), _each_message(_drop_images)),
+        Mend(OLDER_IMAGES, _words(_IMAGES), _drop_older_images),
+        Mend(THESE_IMAGES, _words(_IMAGES), _each_message(_drop_images)),
         Mend("store", _words(r"\bstore\b"), drop("store")),
         *map(_without, _COMMON_KEYWORDS),
         Mend(

@@ -139,12 +139,12 @@ _LOWEST = 256
 _NEAR_CHARS = 250
 
 _OF_THIS_CONVERSATION = LazyPattern(
-    r"\b(?:prompts?|prompt_tokens|inputs?(?! should|['\"])|input_tokens|remain\w*|left|because)\b|[\w)] ?\+ ?[\w(]"
+    r"\b(?:prompts?|inputs?(?! should|['\"])|(?:prompt|input)_tokens|remain\w*|left|because(?! it))\b|[\w)] ?\+ ?[\w(]"
 )
 
 _NAMED_LIMIT = LazyPattern(rf"{REPLY_LIMIT}|maximum tokens you requested")
 
-_N = r"[`'\"(]?(\d{1,3}(?:,\d{3}){1,3}|\d{1,9})(?![\w%]|[.,]\d)"
+_N = r"[`'\"(]?(\d{1,3}(?:,\d{3}){1,3}|\d{1,9})(?![a-z\d_%]|[.,]\d)"
 _BOUND = LazyPattern(
     "|".join([
         rf"(?P<below>(?:less|smaller|lower) than|(?<!<)<(?!=)) ?{_N}",
