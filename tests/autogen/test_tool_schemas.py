@@ -37,6 +37,12 @@ def test_reference_with_escapes_is_inlined() -> None:
     assert rewrite(INLINE, schema) == {"properties": {"a": {"type": "integer"}}}
 
 
+@pytest.mark.parametrize("reference", ["#/definitions/A", "#/components/schemas/A", "A"])
+def test_reference_to_another_place_is_inlined_by_name(reference: str) -> None:
+    schema = {"$defs": {"A": {"type": "integer"}}, "properties": {"a": {"$ref": reference}}}
+    assert rewrite(INLINE, schema) == {"properties": {"a": {"type": "integer"}}}
+
+
 @pytest.mark.parametrize("mend", [INLINE, SIMPLE])
 def test_inlined_references_in_one_another_stay_small(mend: str) -> None:
     levels: dict[str, Any] = {

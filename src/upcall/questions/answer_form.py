@@ -38,8 +38,7 @@ from pydantic_core import SchemaError
 
 from upcall.errors import UnusableSchema
 from upcall.lazy_pattern import LazyPattern
-from upcall.questions.json_values import MAX_FORMAT_CHARS, look_up, merge_objects, requires_names
-from upcall.questions.patterns import count_checked
+from upcall.questions.json_values import MAX_FORMAT_CHARS, list_required, look_up, merge_objects
 from upcall.text import one_line, unify_minus
 
 MAX_FIELDS = 50
@@ -308,9 +307,6 @@ class FormField:
         one: Any = _PYTHON[self.kind]
         names = {**_NUMBER_RULES, **_TEXT_RULES}
         if own := {names[each]: self._read_rule(value) for each, value in rules.items() if each in names}:
-            if "pattern" in own:
-                checked = count_checked(own["pattern"])
-                own["max_length"] = min(own.get("max_length", checked), checked)
             one = Annotated[one, Field(**own)]
         if self.kind is FieldKind.NUMBER:
             one = Annotated[one, WrapValidator(_keep_whole), PlainSerializer(lambda value: value)]
@@ -665,7 +661,9 @@ def _propose_default(field: FormField) -> FormField:
 
 
 def _list_properties(schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
-    properties, required = schema.get("properties"), schema.get("required") or ()
+    properties, required = schema.get("properties"), list_required(schema)
+    if not isinstance(schema.get("required") or [], (list, str)):
+        raise UnusableSchema(f"{where} does not name the required fields in a list")
     if not isinstance(properties, dict) or not properties:
         raise UnusableSchema(f"{where} has no fields: an object with properties is needed")
     if isinstance(schema.get("additionalProperties"), dict):
@@ -691,8 +689,6 @@ class _SchemaReader:
         if depth > _MAX_REFERENCES:
             raise UnusableSchema(f"{where} refers to itself")
         found, nullable = self._resolve(schema, where), False
-        if "properties" in found and not requires_names(found):
-            raise UnusableSchema(f"{where} does not name the required fields in a list")
         for word in ("anyOf", "oneOf", "allOf"):
             if word not in found:
                 continue
@@ -761,8 +757,6 @@ class _SchemaReader:
         title = _title_of(plain, name.rpartition(".")[2])
         rules = [(each, one[each]) for each in _rules_of(kind) if one.get(each) is not None]
         rules += [(each, plain[each]) for each in (*_LIST_RULES, "uniqueItems") if several and plain.get(each)]
-        if "pattern" in dict(rules) and not count_checked(dict(rules)["pattern"]):
-            raise UnusableSchema(f"{name} has a pattern that is too large to be checked")
         return FormField(
             name=name,
             title=title,

@@ -6,17 +6,12 @@ value, and what stands at a word in a shape that this word has not is as if it w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from upcall.text import one_line
-
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
 
 MAX_FORMAT_CHARS = 2_000
 """A longer text is not checked against a ``format``."""
@@ -25,13 +20,6 @@ _MAX_ALTERNATIVES = 300
 """How many schemas may apply to one value."""
 
 _MAX_REFERENCES = 20
-
-_MAX_WORK = 20_000
-"""How many words of a schema are checked for one value, a long one counting as several: references in one another can
-be many more than are written."""
-
-_MAX_DEPTH = 60
-"""How many words of a schema are checked in one another: where Python's stack ends, a library of jsonschema aborts."""
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
@@ -92,10 +80,11 @@ def list_fields(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 def list_required(schema: Mapping[str, Any]) -> list[str]:
     """Return the names of the fields that an object must have."""
     names = schema.get("required")
+    names = [names] if isinstance(names, str) else names
     return [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
 
 
-def requires_names(schema: Mapping[str, Any]) -> bool:
+def _requires_names(schema: Mapping[str, Any]) -> bool:
     """Return whether what an object must have is written as a list of names, if at all."""
     return list_required(schema) == (schema.get("required") or [])
 
@@ -115,7 +104,7 @@ def merge_objects(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _is_object(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("properties", {}), dict) and requires_names(part)
+    return isinstance(part, dict) and isinstance(part.get("properties", {}), dict) and _requires_names(part)
 
 
 def _merge_field(one: Any, other: Any) -> Any:
@@ -147,111 +136,43 @@ def resolve_root(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Say what of a value its schema refuses; nothing where that is none, or cannot be checked (`list_errors`)."""
+    """Say what of a value its schema refuses; nothing where that is none, or the schema is too entangled to tell."""
+    from jsonschema import FormatChecker
+    from jsonschema.exceptions import best_match
+    from referencing import Registry
+
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return "it is not a number"
-    return describe_worst(list_errors(schema, value))
-
-
-def describe_worst(errors: Sequence[ValidationError]) -> str | None:
-    """Say the worst of these in a line; nothing where there is none."""
-    from jsonschema.exceptions import best_match
-
-    worst = best_match(errors)
+    if is_entangled(schema):
+        return None
+    checker = FormatChecker() if len(str(value)) <= MAX_FORMAT_CHARS else None
+    try:
+        validator = _validator()(_without_patterns(schema), registry=Registry(), format_checker=checker)
+        worst = best_match(validator.iter_errors(value))
+    except Exception:  # noqa: BLE001  (Of what is no schema, it raises anything.)
+        return None
     if worst is None:
         return None
     where = ".".join(map(str, worst.absolute_path))
-    return one_line(f"{where}: {worst.message}" if where else worst.message, 300)
+    return one_line(f"{where}: {worst.message}" if where else worst.message, 200)
 
 
-def list_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError]:
-    """Return what of a value its schema refuses: nothing where it is no schema, or checking it would take too long.
-    The asker has the last word."""
-    from jsonschema import Draft202012Validator, FormatChecker
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    dialect = schema.get("$schema")
-    known = {"$schema": dialect} if isinstance(dialect, str) else {}
-    draft = validator_for(known, default=Draft202012Validator)
-    work = _work.set(_Work())
-    try:
-        checker = FormatChecker() if len(str(value)) <= MAX_FORMAT_CHARS else None
-        # An own registry: what a schema refers to is not fetched.
-        validator = _make_validator(draft)(schema, registry=Registry(), format_checker=checker)
-        return list(validator.iter_errors(value))
-    except Exception:  # noqa: BLE001  (Of what is no schema, it raises anything.)
-        return []
-    finally:
-        _work.reset(work)
-
-
-@dataclass
-class _Work:
-    """What is left for the check that runs, and in how many words it is."""
-
-    left: int = _MAX_WORK
-    depth: int = 0
-
-
-_work: ContextVar[_Work] = ContextVar("work")
-
-_Check = Callable[[Any, Any, Any, Any], Iterable["ValidationError"] | None]
+def _without_patterns(schema: Any, name: str = "") -> Any:
+    """Return a schema without ``patternProperties``, which other words look at too: one can take for ever."""
+    if isinstance(schema, list):
+        return [_without_patterns(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        word: _without_patterns(each, word)
+        for word, each in schema.items()
+        if word != "patternProperties" or name == "properties"
+    }
 
 
 @cache
-def _make_validator(draft: Any) -> Any:
-    """Return the validator of a draft as one that ends."""
-    from jsonschema.validators import extend
+def _validator() -> Any:
+    """Return a validator that leaves a ``pattern`` to the asker: one can take for ever."""
+    from jsonschema.validators import Draft202012Validator, extend
 
-    own: dict[str, _Check] = {
-        "pattern": _check_pattern,
-        "patternProperties": _check_nothing,  # Python's patterns can take for ever.
-        "unevaluatedProperties": _check_nothing,  # They look at the patterns of names.
-        "additionalProperties": lambda validator, rule, value, schema: (
-            None
-            if "patternProperties" in schema
-            else draft.VALIDATORS["additionalProperties"](validator, rule, value, schema)
-        ),
-    }
-    return extend(draft, {word: _limit(word, own.get(word, check)) for word, check in draft.VALIDATORS.items()})  # type: ignore[no-untyped-call]  # Theirs.
-
-
-def _limit(word: str, check: _Check) -> _Check:
-    def run_check(validator: Any, rule: Any, value: Any, schema: Any) -> list[ValidationError]:
-        work = _work.get()
-        work.left -= 1 + _measure(value) // 100
-        if word == "uniqueItems" and isinstance(value, list):
-            work.left -= len(value) ** 2 // 100  # Each is compared with each.
-        is_malformed = word in ("required", "enum") and not isinstance(rule, list)
-        if work.left < 0 or work.depth > _MAX_DEPTH or is_malformed:
-            raise ValueError(word)
-        work.depth += 1
-        try:
-            return list(check(validator, rule, value, schema) or ())
-        finally:
-            work.depth -= 1
-
-    return run_check
-
-
-def _measure(value: Any) -> int:
-    """Return about how many characters a value has: an error writes it out."""
-    if isinstance(value, Mapping):
-        return sum(len(name) + _measure(each) for name, each in value.items())
-    if isinstance(value, list):
-        return sum(map(_measure, value), len(value))
-    return len(value) if isinstance(value, str) else 1
-
-
-def _check_pattern(validator: Any, pattern: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
-    from jsonschema.exceptions import ValidationError
-
-    from upcall.questions.patterns import fits_pattern
-
-    if isinstance(value, str) and not fits_pattern(pattern, value):
-        yield ValidationError(f"{one_line(repr(value), 120)} does not match {pattern!r}")
-
-
-def _check_nothing(*_: Any) -> None:
-    return None
+    return extend(Draft202012Validator, {"pattern": lambda *_: ()})  # type: ignore[no-untyped-call]  # Theirs.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, JsonValue
 
 from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line, quote, show_name
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 MAX_SHOWN = 3_000
 """How much of a call stands in the question; what is cut there is whole in `PendingCall.arguments`."""
@@ -163,9 +166,30 @@ def _is_json(text: str) -> bool:
 
 
 def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue]) -> str | None:
-    """Say in a line what of the arguments the schema refuses, if anything: the tool itself has the last word."""
-    from upcall.questions.json_values import describe_worst, list_errors
+    """Say in a line what of the arguments the schema refuses, if anything. A schema that cannot be used, or would take
+    for ever, refuses none: the tool itself has the last word."""
+    from jsonschema.exceptions import best_match
 
-    errors = list_errors(schema, arguments)
+    from upcall.questions.json_values import is_entangled
+
+    if is_entangled(schema):
+        return None
+    try:
+        errors = list(_validator(schema).iter_errors(arguments))
+    except Exception:  # noqa: BLE001  (Of what is no schema, it raises anything.)
+        return None
     # Arguments are changed and never taken away: what is missing was missing in the model's call.
-    return describe_worst([each for each in errors if each.validator != "required" or each.absolute_path])
+    worst = best_match(each for each in errors if each.validator != "required" or each.absolute_path)
+    if worst is None:
+        return None
+    where = ".".join(str(part) for part in worst.absolute_path)
+    return one_line(f"{where}: {worst.message}" if where else worst.message, 300)
+
+
+def _validator(schema: dict[str, JsonValue]) -> Validator:
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    kind = validator_for(schema)
+    kind.check_schema(schema)
+    return kind(schema, registry=Registry())  # An own registry: what a schema refers to is not fetched.

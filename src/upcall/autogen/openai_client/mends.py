@@ -325,7 +325,7 @@ def _inline(value: Any, root: JsonObject, inside: tuple[str, ...], left: list[in
     if not isinstance(value, dict):
         return value
     reference = value.get("$ref")
-    target = look_up(reference, root) if isinstance(reference, str) else None
+    target = _find_target(reference, root) if isinstance(reference, str) else None
     if not isinstance(target, dict):
         return {key: _inline(each, root, inside, left) for key, each in value.items()}
     left[0] -= 1
@@ -333,6 +333,13 @@ def _inline(value: Any, root: JsonObject, inside: tuple[str, ...], left: list[in
     target = {"type": "object"} if is_deep else _inline(target, root, (*inside, str(reference)), left)
     rest = {key: each for key, each in value.items() if key != "$ref"}
     return {**target, **_inline(rest, root, inside, left)}
+
+
+def _find_target(reference: str, root: JsonObject) -> Any:
+    """Return what a reference refers to; one of another document, or to another place, by its name."""
+    name = reference.rsplit("/", 1)[-1]
+    places = (reference, f"#/$defs/{name}", f"#/definitions/{name}")
+    return next((target for each in places if isinstance(target := look_up(each, root), dict)), None)
 
 
 def _as_list(value: Any) -> list[Any]:
