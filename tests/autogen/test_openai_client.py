@@ -549,6 +549,7 @@ async def test_usage_of_a_stream_is_read_wherever_it_stands(fields: dict[str, An
         ([{"prompt_tokens": 100, "completion_tokens": 1}, {"prompt_tokens": 100, "completion_tokens": 40}], (100, 40)),
         ([{"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623}], (20, 603)),
         ([{"prompt_tokens": 21, "completion_tokens": 0, "total_tokens": 81}], (21, 60)),
+        ([{"total_tokens": 140}], (139, 1)),  # More would be estimated beside what counts all.
         ([{"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 0}, {"total_tokens": True}], (100, 9)),
     ],
     ids=["growing total", "every chunk", "Gemini", "thoughts alone", "odd total"],

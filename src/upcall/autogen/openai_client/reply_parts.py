@@ -142,8 +142,8 @@ class Reported(NamedTuple):
 
     def to_usage(self) -> RequestUsage:
         """Return them in AutoGen's form. What the two leave of the total was reasoned: Gemini and xAI count that
-        there alone."""
-        prompt = self.prompt or max(self.total - self.completion, 0)
+        there alone. Of a total alone one token is the reply's: where that has none, more is estimated."""
+        prompt = self.prompt or max(self.total - max(self.completion, 1), 0)
         return RequestUsage(prompt, max(self.completion, self.total - prompt))
 
 
