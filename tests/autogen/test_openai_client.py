@@ -549,10 +549,10 @@ async def test_usage_of_a_stream_is_read_wherever_it_stands(fields: dict[str, An
         ([{"prompt_tokens": 100, "completion_tokens": 1}, {"prompt_tokens": 100, "completion_tokens": 40}], (100, 40)),
         ([{"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623}], (20, 603)),
         ([{"prompt_tokens": 21, "completion_tokens": 0, "total_tokens": 81}], (21, 60)),
-        ([{"total_tokens": 140}], (139, 1)),  # More would be estimated beside what counts all.
+        ([{"total_tokens": 140}], (139, 1)),
         ([{"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 0}, {"total_tokens": True}], (100, 9)),
     ],
-    ids=["growing total", "every chunk", "Gemini", "thoughts alone", "odd total"],
+    ids=["growing total", "every chunk", "Gemini", "thoughts alone", "total alone", "odd total"],
 )
 async def test_usage_of_a_stream_adds_up_to_its_total(usages: list[dict[str, Any]], counted: tuple[int, int]) -> None:
     chunks = [chunk({"content": DONE}), chunk({}, "stop"), *({"choices": [], "usage": each} for each in usages)]
