@@ -115,9 +115,10 @@ async def test_sandbox_cancel_kills_all_processes(executor: Executor, tmp_path: 
     mark = str(secrets.randbelow(10**9) + 10**9)
     command = f"setsid sleep {mark} & echo begun > begun; sleep {mark}"
     running = asyncio.create_task(executor.run(command, folder=tmp_path, limits=LIMITS))
-    while not (tmp_path / "begun").exists():
+    while len(alive(mark)) < 2:  # The file tells that the shell has begun, not that its commands have.
+        assert not running.done()
         await asyncio.sleep(0.01)
-    assert alive(mark)
+    assert (tmp_path / "begun").exists()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
