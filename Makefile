@@ -56,7 +56,7 @@ test:  ## the fast suite
 	$(BIN)/pytest $(ARGS)
 
 test-slow:  ## many processes, PostgreSQL, packages, a browser, the rest of large tables
-	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest -m slow -n 2 $(ARGS)
 
 coverage:  ## the fast suite, with the share of lines it runs
 	$(BIN)/pytest --cov --cov-report=term:skip-covered $(ARGS)

@@ -211,7 +211,8 @@ async def test_compaction_is_an_event_of_the_transcript(tmp_path: Path, serve: S
     assert run.usage["reader"].model_calls == reader.made + reader.noted
 
 
-@pytest.mark.parametrize("dies", [pytest.param(28, marks=pytest.mark.slow), 40])
+@pytest.mark.parametrize("dies", [28, 40])
+@pytest.mark.slow
 async def test_kill_after_compaction_makes_no_notes_again(tmp_path: Path, serve: Serve, dies: int) -> None:
     reader = Reader(calls=60, asks="")
     url = serve(reader)

@@ -91,6 +91,14 @@ payload_size is too large: request body exceeds the size limit
 Input is too long for requested model. Please try again in a new conversation
 input too long, please retry after reducing it
 Your conversation is too long. Please start a new session or try again later
+prompt tokens (5000) + max_tokens (1000) must be less than or equal to the context length 4096
+input_tokens (5000) + max_tokens (500) exceed max_model_len 4096
+length of prompt_ids 5000 exceeds max_model_len
+max_input_tokens exceeded
+The input you provided is too long. Max 4096 tokens.
+The request body is too large
+Message length exceeds maximum allowed
+Sequence length exceeds maximum: 5000 > 4096
 """.strip().splitlines()
 
 OTHER = """

@@ -33,6 +33,7 @@ _SURELY = LazyPattern(
         r"(?:prompt|input|messages?|conversation|request)\b.{0,10} too (?:long|large)\b[^.]{0,40}\d+ (?:tokens )?> ?\d",
         r"exceeds? (?:the )?context (?:limit|window|length|size)|context (?:window|length|size|limit)[^.]{0,20} exceed",
         r"max_tokens must be at least 1, got -|`?inputs`?(?: tokens \+| must have less)",
+        r"(?:prompt|input|messages?)(?:_tokens)?\b[^.+]{0,40}\+ ?[`'\"]?max_\w*tokens\b",
     ])
 )  # fmt: skip
 """Codes, and sentences with the numbers."""
@@ -71,8 +72,8 @@ _LENGTH_OF_A_FIELD = LazyPattern("(?:string|array) too long")
 _TOO_LONG = LazyPattern(
     "|".join([
         r"context.{0,12}(?:length|window|size|limit|shift is disabled|too (?:large|long))|(?:maximum|long) context",
-        r"(?:prompts?|inputs?|messages?|conversation|request|token)(?: token)?(?: length)? (?:is |was |are |tokens )?"
-        r"too (?:long|large)|(?:prompt|input).{0,20}\) is too long|body too large|request_too_large",
+        r"(?:prompts?|inputs?|messages?|conversation|request|token)(?: token| body| you \w+)?(?: length)?"
+        r" (?:is |was |are |tokens )?too (?:long|large)|(?:prompt|input).{0,20}\) is too long|body too large|request_too_large",
         r"too many (?:input |prompt )?tokens|reduce the length|more than max tokens|cannot truncate (?:to|prompt)",
         r"(?:longer|greater) than the (?:model|maximum|context)|range of input length",
         r"exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |max |model'?s? |supported )*"
@@ -86,6 +87,8 @@ _TOO_LONG = LazyPattern(
         r"maximum (?:allowed )?(?:input|prompt|number of tokens)",
         r"model'?s maximum (?:sequence )?length|model max length|tokens? limit exceeded|messages token length",
         r"\d tokens\b.{0,60}(?:at most|maximum|more than)|(?:input|max input) characters",
+        r"\b(?:prompt|input|messages?|sequence|conversation) length exceeds",
+        r"exceed(?:s|ed)? max_(?:model|input|prompt|total|context|seq|num)_\w+|max_(?:input|prompt|total)_tokens exceeded",
         # Names of a setting of llama.cpp, TabbyAPI, TensorRT.
         r"n_keep|max_seq_len|max_num_tokens|max_position_embeddings",
         r"(?:prompt \(\d+\)|sequence length \d+) exceeds? ",
