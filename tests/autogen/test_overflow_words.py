@@ -95,6 +95,12 @@ prompt tokens (5000) + max_tokens (1000) must be less than or equal to the conte
 input_tokens (5000) + max_tokens (500) exceed max_model_len 4096
 length of prompt_ids 5000 exceeds max_model_len
 max_input_tokens exceeded
+Value error, `prompt` + `max_tokens` must be no larger than the context window
+total_tokens超过了模型的最大长度
+Input length exceeds the model's context size; increase memory size
+Payload exceeds limit
+Your prompt must be reduced to fit the model
+length of the input must be reduced
 The input you provided is too long. Max 4096 tokens.
 The request body is too large
 Message length exceeds maximum allowed

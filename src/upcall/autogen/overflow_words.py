@@ -31,7 +31,8 @@ _SURELY = LazyPattern(
         r"context_(?:length|window|size)_exceeded|exceed_context_size|tokens_limit_reached|prompt_too_long",
         r"(?:maximum|max|model'?s) context (?:length|window|size)[^\d]{0,40}\d",
         r"(?:prompt|input|messages?|conversation|request)\b.{0,10} too (?:long|large)\b[^.]{0,40}\d+ (?:tokens )?> ?\d",
-        r"exceeds? (?:the )?context (?:limit|window|length|size)|context (?:window|length|size|limit)[^.]{0,20} exceed",
+        r"exceeds? (?:the )?(?:model'?s )?context (?:limit|window|length|size)",
+        r"context (?:window|length|size|limit)[^.]{0,20} exceed",
         r"max_tokens must be at least 1, got -|`?inputs`?(?: tokens \+| must have less)",
         r"(?:prompt|input|messages?)(?:_tokens)?\b[^.+]{0,40}\+ ?[`'\"]?max_\w*tokens\b",
     ])
@@ -73,8 +74,9 @@ _TOO_LONG = LazyPattern(
     "|".join([
         r"context.{0,12}(?:length|window|size|limit|shift is disabled|too (?:large|long))|(?:maximum|long) context",
         r"(?:prompts?|inputs?|messages?|conversation|request|token)(?: token| body| you \w+)?(?: length)?"
-        r" (?:is |was |are |tokens )?too (?:long|large)|(?:prompt|input).{0,20}\) is too long|body too large|request_too_large",
-        r"too many (?:input |prompt )?tokens|reduce the length|more than max tokens|cannot truncate (?:to|prompt)",
+        r" (?:is |was |are |tokens )?too (?:long|large)|(?:prompt|input).{0,20}\) is too long|body too large",
+        r"request_too_large|too many (?:input |prompt )?tokens|reduce the length",
+        r"more than max tokens|cannot truncate (?:to|prompt)",
         r"(?:longer|greater) than the (?:model|maximum|context)|range of input length",
         r"exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |max |model'?s? |supported )*"
         r"(?:context|token|number of tokens|input|sequence|model length|message tokens)",
@@ -88,11 +90,13 @@ _TOO_LONG = LazyPattern(
         r"model'?s maximum (?:sequence )?length|model max length|tokens? limit exceeded|messages token length",
         r"\d tokens\b.{0,60}(?:at most|maximum|more than)|(?:input|max input) characters",
         r"\b(?:prompt|input|messages?|sequence|conversation) length exceeds",
-        r"exceed(?:s|ed)? max_(?:model|input|prompt|total|context|seq|num)_\w+|max_(?:input|prompt|total)_tokens exceeded",
+        r"\b(?:payload|body)(?: size)? exceeds|\b(?:prompt|input|messages?) must be reduced",
+        r"exceed(?:s|ed)? max_(?:model|input|prompt|total|context|seq|num)_|max_(?:input|prompt|total)_tokens exceeded",
         # Names of a setting of llama.cpp, TabbyAPI, TensorRT.
         r"n_keep|max_seq_len|max_num_tokens|max_position_embeddings",
         r"(?:prompt \(\d+\)|sequence length \d+) exceeds? ",
-        r"(?:(?<![a-z]_)(?:prompt|tokens?)|输入|上下文|内容|对话|提示词).{0,12}(?:超长|超过|超出|超限|过长|太长)",
+        r"(?:(?<!max_)(?<!new_)(?<!output_)(?<!completion_)(?:prompt|tokens?)|输入|上下文|内容|对话|提示词)"
+        r".{0,12}(?:超长|超过|超出|超限|过长|太长)",
         r"(?:プロンプト|入力|コンテキスト|会話).{0,12}(?:長すぎ|超え|超過)",
     ])
 )  # fmt: skip
