@@ -79,9 +79,8 @@ async def test_compaction_lets_two_hundred_calls_fit(tmp_path: Path, serve: Serv
     assert 3 < reader.noted < CALLS / 4
 
 
-@pytest.mark.parametrize(
-    ("several", "thinks"), [(1, True), *(pytest.param(each, False, marks=pytest.mark.slow) for each in (1, 5))]
-)
+@pytest.mark.parametrize(("several", "thinks"), [(1, True), (1, False), (5, False)])
+@pytest.mark.slow
 async def test_small_model_gets_excerpts_without_calls(
     tmp_path: Path, serve: Serve, several: int, thinks: bool
 ) -> None:
@@ -229,6 +228,7 @@ async def test_kill_after_compaction_makes_no_notes_again(tmp_path: Path, serve:
     assert (reader.noted, facts_in(json.dumps(reader.last))) == (whole.noted, facts_in(json.dumps(whole.last)))
 
 
+@pytest.mark.slow
 async def test_compaction_goes_on_after_a_pause_elsewhere(tmp_path: Path, serve: Serve) -> None:
     reader = Reader()
     url = serve(reader)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from autogen_agentchat.agents import (
     AssistantAgent,
     MessageFilterAgent,
@@ -137,6 +138,7 @@ async def drive(wraps: list[Wrap], place: Callable[[ChatAgent], Team], store: Pa
 
 @SLOW
 @given(st.lists(st.sampled_from(CARRY), max_size=4), st.sampled_from(PLACES))
+@pytest.mark.slow
 def test_every_shape_carries_a_question(wraps: list[Wrap], place: Callable[[ChatAgent], Team]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run, world = asyncio.run(drive(wraps, place, Path(folder, "runs.db")))

@@ -45,11 +45,13 @@ async def request_from(client: OpenAICompatibleClient, limit: float | None) -> s
 
 
 @pytest.mark.parametrize("model", [SMALL, pytest.param(LARGE, marks=pytest.mark.slow)])
+@pytest.mark.slow
 async def test_slow_reply_outlasts_the_timeout_of_a_call(model: str) -> None:
     with LoopbackServer([SLOW]) as server:
         assert await request(server, model, TIMEOUT_S) == SLOW.text
 
 
+@pytest.mark.slow
 async def test_slow_small_model_outlasts_the_request_timeout() -> None:
     with LoopbackServer([SLOW]) as server:
         assert await request(server, SMALL, None, timeout=TIMEOUT_S) == SLOW.text

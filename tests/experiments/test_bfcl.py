@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from places import ROOT
 
 FILES = {
@@ -79,6 +80,7 @@ def write_package(folder: Path) -> None:
     about.write_text("Metadata-Version: 2.1\nName: bfcl-eval\nVersion: 1.0\n")
 
 
+@pytest.mark.slow
 def test_asking_is_worth_what_is_missing(tmp_path: Path) -> None:
     write_package(tmp_path)
     done = subprocess.run(

@@ -66,6 +66,7 @@ def test_late_answer_and_wrong_id_are_noticed(harness: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_both_answers_of_a_race_are_noticed(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trial.RACES", 2)
     assert _play(harness, "races", harness.Play.RACE) == "0 of 2 right: both counted, effect twice"

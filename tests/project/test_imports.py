@@ -90,6 +90,7 @@ async def test_looking_at_runs_loads_no_autogen() -> None:
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai"}
 
 
+@pytest.mark.slow
 def test_asking_from_a_script_loads_no_autogen() -> None:
     asked = "ask Which? --default a --deadline 0.01s --store runs.db"
     loaded = packages_loaded_by(COMMANDS.replace("COMMANDS", repr([asked])))
@@ -98,6 +99,7 @@ def test_asking_from_a_script_loads_no_autogen() -> None:
 
 
 @pytest.mark.needs("server")
+@pytest.mark.slow
 def test_server_for_askers_loads_no_autogen() -> None:
     nobody = "import os; os.dup2(os.open(os.devnull, os.O_RDONLY), 0)\n"
     loaded = packages_loaded_by(nobody + COMMANDS.replace("COMMANDS", "['mcp --ask --store runs.db']"))

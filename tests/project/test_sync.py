@@ -158,6 +158,7 @@ def test_another_thread_has_a_loop_of_its_own() -> None:
     assert [each is seen[0] for each in (*seen, run_sync(loop()))] == [True, False, True]
 
 
+@pytest.mark.slow
 def test_forked_child_leaves_its_parents_loop_alone() -> None:
     assert output_of(FORKED) == "child\nparent\n"
 

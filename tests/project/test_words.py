@@ -234,6 +234,7 @@ def test_words_of_a_message_are_checked(tmp_path: Path, code: str) -> None:
     assert len(find_in_messages(file)) >= 1
 
 
+@pytest.mark.slow
 def test_words_of_messages_are_those_of_a_person() -> None:
     files = [file for file in list_files() if file.relative_to(ROOT).as_posix().startswith(SOURCES)]
     texts = [file for file in files if file.suffix in (".py", ".html") and file.name not in WORD_LISTS]

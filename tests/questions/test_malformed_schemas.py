@@ -51,6 +51,7 @@ def test_malformed_required_beside_reference_is_refused(word: str, names: object
     assert described.answer_form is not None
 
 
+@pytest.mark.slow
 def test_random_schemas_raise_documented_errors_alone() -> None:
     draw = random.Random(7)
     for _ in range(1_500):

@@ -203,6 +203,7 @@ async def test_name_of_a_run_is_its_owners_to_give() -> None:
     assert (refused.status_code, 'action="' + path + '/name"' in page) == (403, False)
 
 
+@pytest.mark.slow
 async def test_long_name_of_a_run_is_refused() -> None:
     async with serving(one_agent("Done.")) as site, await site.browser("bob") as bob, await site.caller("bob") as api:
         path = f"/runs/{(await start(api))['run_id']}"
@@ -211,6 +212,7 @@ async def test_long_name_of_a_run_is_refused() -> None:
     assert (refused.status_code, "characters" in refused.text) == (400, True)
 
 
+@pytest.mark.slow
 async def test_deleted_run_takes_its_name_along() -> None:
     async with serving(one_agent("Done.")) as site, await site.browser("bob") as bob, await site.caller("bob") as api:
         run_id = (await start(api))["run_id"]

@@ -81,7 +81,7 @@ def read_forms(page: str) -> list[dict[str, str]]:
     return [dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form)) for form in forms]
 
 
-@pytest.mark.parametrize("how", ["replace", "beside"])
+@pytest.mark.parametrize("how", ["replace", pytest.param("beside", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("chosen", "own", "selected"),
     [(["Paris", "Texas"], "", ("Paris", "Texas")), (["Paris"], "Texas, by bus", ("Paris",))],

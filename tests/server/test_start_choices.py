@@ -118,31 +118,31 @@ async def test_chosen_workspace_is_shown_by_its_name(tmp_path: Path) -> None:
 SERVER = {"models": ["gpt-4.1"], "teams": TESTERS, "workspaces": {"site": "site"}}
 
 
-@pytest.mark.parametrize(
-    ("chosen", "problem"),
-    [
-        ({"model": "gpt-4.2"}, "There is no model 'gpt-4.2' to choose; did you mean 'gpt-4.1'?"),
-        ({"team": "os:getcwd"}, "There is no team 'os:getcwd' to choose. Known: testers."),
-        ({"team": TESTERS["testers"]}, "There is no team"),
-        ({"workspace": "/etc"}, "There is no workspace '/etc' to choose. Known: site."),
-        ({"workspace": "../site"}, "There is no workspace '../site' to choose"),
-        ({"team": "testers", "model": "gpt-4.1"}, "has models and folders of its own. Leave out model and workspace."),
-        ({"team": "testers", "review_plan": True}, "This team makes no plan to review. Leave review_plan out."),
-    ],
-)
-async def test_start_refuses_what_the_service_does_not_list(chosen: dict[str, Any], problem: str) -> None:
+REFUSED_CHOICES: list[tuple[dict[str, Any], str]] = [
+    ({"model": "gpt-4.2"}, "There is no model 'gpt-4.2' to choose; did you mean 'gpt-4.1'?"),
+    ({"team": "os:getcwd"}, "There is no team 'os:getcwd' to choose. Known: testers."),
+    ({"team": TESTERS["testers"]}, "There is no team"),
+    ({"workspace": "/etc"}, "There is no workspace '/etc' to choose. Known: site."),
+    ({"workspace": "../site"}, "There is no workspace '../site' to choose"),
+    ({"team": "testers", "model": "gpt-4.1"}, "has models and folders of its own. Leave out model and workspace."),
+    ({"team": "testers", "review_plan": True}, "This team makes no plan to review. Leave review_plan out."),
+]
+
+
+async def test_start_refuses_what_the_service_does_not_list() -> None:
     async with serving(models=MODELS, server=SERVER) as site, await site.caller("bob") as api:
-        refused = await api.post("/api/runs", json={"task": "Build it", **chosen})
+        for chosen, problem in REFUSED_CHOICES:
+            refused = await api.post("/api/runs", json={"task": "Build it", **chosen})
+            assert (refused.status_code, problem in refused.json()["detail"]) == (400, True), chosen
+            assert len(refused.json()["detail"].splitlines()) == 1
         assert (await api.get("/api/runs")).json()["runs"] == []
-    assert (refused.status_code, problem in refused.json()["detail"]) == (400, True)
-    assert len(refused.json()["detail"].splitlines()) == 1
 
 
-@pytest.mark.parametrize("chosen", ["model", "team", "workspace"])
-async def test_start_refuses_choices_of_a_service_with_none(chosen: str) -> None:
+async def test_start_refuses_choices_of_a_service_with_none() -> None:
     async with serving(models=DEMO) as site, await site.caller("bob") as api:
-        refused = await api.post("/api/runs", json={"task": "Build it", chosen: "any"})
-    assert refused.json()["detail"] == f"This service has no {chosen} to choose. Leave {chosen} out."
+        for chosen in ("model", "team", "workspace"):
+            refused = await api.post("/api/runs", json={"task": "Build it", chosen: "any"})
+            assert refused.json()["detail"] == f"This service has no {chosen} to choose. Leave {chosen} out."
 
 
 async def test_page_offers_what_has_several_choices() -> None:

@@ -90,6 +90,7 @@ def test_reader_finds_nothing_it_prefers(
     assert [each for each in operations if name in (recorded[each].attributes or {})] == []
 
 
+@pytest.mark.slow
 def test_reader_finds_one_session_and_user(recorded: Mapping[str, ReadableSpan], spans: InMemorySpanExporter) -> None:
     ours = [span for span in spans.get_finished_spans() if span.instrumentation_scope.name == "upcall"]
     assert len({(span.attributes or {})["session.id"] for span in ours}) == 1

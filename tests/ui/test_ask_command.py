@@ -126,6 +126,7 @@ def test_stopped_script_with_json_leaves_its_ticket() -> None:
     assert upcall("ask", "--ticket", line.split()[-1]).out == "a\n"
 
 
+@pytest.mark.slow
 def test_default_counts_by_the_deadline_of_the_settings() -> None:
     ended = upcall("ask", "Which one?", "--default", "a", UPCALL_QUESTIONS__EXPIRES_AFTER="0.01")
     assert (ended.status, ended.out) == (0, "a\n")

@@ -90,7 +90,9 @@ OTHERWISE = {
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("name", OTHERWISE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if at % 3 else []) for at, name in enumerate(OTHERWISE)]
+)
 async def test_consent_to_a_lost_stage_holds_no_other_content(folder: Path, name: str) -> None:
     first, second = OTHERWISE[name]
     (folder / "seed.sh").write_text(first)

@@ -69,7 +69,9 @@ def make_nested() -> Team:
 
 
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", OLDER])
+@pytest.mark.parametrize(
+    "binding", ["JSONRPC", *(pytest.param(b, marks=pytest.mark.slow) for b in ("HTTP+JSON", OLDER))]
+)
 async def test_nested_question_is_required_input_and_answered(binding: str, streaming: bool) -> None:
     async with serving(make_nested) as site, as_user(site, "alice", streaming=streaming, binding=binding) as client:
         task = await client.send("Build it")
@@ -197,7 +199,7 @@ async def test_same_message_begins_one_run_and_answers_one_question() -> None:
             await client.send("Express", task=first, context_id="theirs")
 
 
-@pytest.mark.parametrize("named", [{}, {"context_id": "ours"}])
+@pytest.mark.parametrize("named", [pytest.param({}, marks=pytest.mark.slow), {"context_id": "ours"}])
 async def test_message_id_of_another_task_is_refused(named: dict[str, str]) -> None:
     async with serving(one_agent("One.", "Two.")) as site, as_user(site, "alice") as client:
         task = await client.send("Do one", message_id="m1", **named)
@@ -292,6 +294,7 @@ async def test_message_follows_what_the_user_did_elsewhere() -> None:
         assert third.context_id == first
 
 
+@pytest.mark.slow
 async def test_context_of_an_admin_has_no_runs_of_others() -> None:
     async with (
         serving(one_agent("One.", "Two."), users={"admins": ["bob"]}) as site,
@@ -321,6 +324,7 @@ async def test_message_to_a_task_at_work_reaches_its_agents() -> None:
     assert len([each for each in texts if "Mind the gap" in each]) == 1
 
 
+@pytest.mark.slow
 async def test_message_to_agents_at_work_answers_no_later_question() -> None:
     gate = Gate(ASK, "Built.")
     async with serving(gate.make_team) as site, as_user(site, "alice") as client:
@@ -338,6 +342,7 @@ async def test_message_to_agents_at_work_answers_no_later_question() -> None:
         assert len((await client.get(task)).history) == 3
 
 
+@pytest.mark.slow
 async def test_message_id_of_one_user_is_free_for_another() -> None:
     async with (
         serving(one_agent(ASK, OTHER, "Built."), users={"admins": ["bob"]}) as site,
@@ -355,7 +360,9 @@ async def can_listen(http: httpx.AsyncClient, task: Task) -> bool:
         return response.is_success
 
 
-@pytest.mark.parametrize(("streaming", "binding"), [(False, "JSONRPC"), (True, "HTTP+JSON")])
+@pytest.mark.parametrize(
+    ("streaming", "binding"), [pytest.param(False, "JSONRPC", marks=pytest.mark.slow), (True, "HTTP+JSON")]
+)
 async def test_clients_that_hang_up_keep_no_place(streaming: bool, binding: str) -> None:
     gate = Gate("Built.")
     async with serving(gate.make_team) as site, as_user(site, "alice") as client, await site.caller("alice") as http:
@@ -459,6 +466,7 @@ async def test_subscriber_sees_the_answer_that_came_elsewhere() -> None:
     assert (kinds[0], kinds[-2:]) == ("task", ["artifact_update", "status_update"])
 
 
+@pytest.mark.slow
 async def test_runs_begun_elsewhere_are_tasks_in_pages() -> None:
     async with serving(one_agent(*[ASK] * 3)) as site, as_user(site, "alice") as client:
         async with await site.caller("alice") as http:
