@@ -7,15 +7,19 @@ from collections.abc import Mapping
 
 import httpx
 import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
 from lab import CHROMIUM, chromium
 from looks import look
 from playwright.async_api import expect
 from services import ASK, one_agent, serving, settle, start
 from test_inbox_page import ask, read
+from test_overruling_page import ASSUME, FRAMEWORK
 from test_web_browser import log_in
 from test_web_security import find_csrf
 
-from upcall.testing import Call, Calls
+from upcall import PausableAgent
+from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
 
 COLORS = {"question": "Which colors?", "options": ["red", "green", "blue"], "multi_select": True}
 
@@ -30,6 +34,15 @@ async def send(client: httpx.AsyncClient, fields: Mapping[str, object]) -> httpx
     keys = [each.partition("-")[2] for each in fields]
     page = await read(client, "/?several=1")
     return await client.post("/answers?several=1&text=", data={"csrf": find_csrf(page), "question": keys, **fields})
+
+
+def read_hidden(page: str, run_id: str) -> dict[str, list[str]]:
+    """Return what the first form that begins a branch of a run sends."""
+    (form, *_) = re.findall(rf'<form method="post" action="/runs/{run_id}/fork">(.*?)</form>', page, re.DOTALL)
+    found: dict[str, list[str]] = {}
+    for name, value in re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form):
+        found.setdefault(name, []).append(value)
+    return found
 
 
 async def answers(client: httpx.AsyncClient, run: Mapping[str, object]) -> list[str]:
@@ -120,6 +133,60 @@ async def test_empty_form_for_many_changes_nothing() -> None:
         run_id = await ask(site, "Which port?")
         sent = await send(bob, {f"own-{run_id}/x": "  "})
         assert (sent.status_code, sent.headers["Location"]) == (303, "/?several=1&answered=0")
+
+
+def reply_to_both(request: Request) -> Reply:
+    """Ask two questions at once, and name what they were answered."""
+    results = [*request.tool_results.values()]
+    return " and ".join(results) or Calls([Call("ask_user", FRAMEWORK, "a"), Call("ask_user", COLORS, "b")])
+
+
+def asking_twice() -> Team:
+    return RoundRobinGroupChat([PausableAgent("agent", ScriptedModelClient(reply_to_both))], max_turns=1)
+
+
+async def list_assumed(client: httpx.AsyncClient) -> dict[str, list[str]]:
+    """Return the open questions by their runs, each as the form names it."""
+    found: dict[str, list[str]] = {}
+    for each in (await client.get("/api/questions")).json()["questions"]:
+        found.setdefault(each["run_id"], []).append(f"{each['run_id']}/{each['id']}")
+    return found
+
+
+async def test_several_assumptions_are_overruled_from_one_form() -> None:
+    async with (
+        serving(asking_twice, **ASSUME) as site,
+        await site.browser("bob") as bob,
+        await site.caller("bob") as api,
+    ):
+        runs = [(await start(api, task))["run_id"] for task in ("First", "Second")]
+        (framework, colors), (other, _) = map((await list_assumed(api)).__getitem__, runs)
+        fields = {f"choice-{framework}": "FastAPI", f"choice-{colors}": ["green", "blue"], f"choice-{other}": "FastAPI"}
+        sent = await send(bob, fields)
+        assert (sent.status_code, "3 answers are other than what was assumed." in sent.text) == (200, True)
+        assert "See the cost of 2 other answers: First" in sent.text
+        assert "See the cost of 1 other answer: Second" in sent.text
+        assert "did not hold" not in sent.text
+        assert 'value="green" checked>' in sent.text
+        bill = await bob.post(f"/runs/{runs[0]}/fork", data=read_hidden(sent.text, runs[0]))
+        assert (bill.status_code, bill.text.count("Assumed for now: ")) == (200, 2)
+        begun = await bob.post(f"/runs/{runs[0]}/fork", data=read_hidden(bill.text, runs[0]))
+        branch = await settle(api, begun.headers["Location"].rpartition("/")[2])
+        assert (branch["result"], branch["status"]) == ("FastAPI and green, blue", "completed")
+        assert [*await list_assumed(api)] == [runs[1]]
+
+
+async def test_assumptions_of_others_are_not_overruled() -> None:
+    async with (
+        serving(asking_twice, **ASSUME) as site,
+        await site.browser("eve") as eve,
+        await site.caller("bob") as api,
+    ):
+        await start(api, "Secret task")
+        ((framework, colors),) = (await list_assumed(api)).values()
+        sent = await send(eve, {f"choice-{framework}": "FastAPI", f"choice-{colors}": "blue"})
+        assert (sent.status_code, "2 answers did not hold" in sent.text) == (422, True)
+        assert ("/fork" in sent.text, "Secret task" in sent.text) == (False, False)
 
 
 @pytest.mark.slow

@@ -5,16 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from starlette.datastructures import FormData
 
 from upcall.app import Upcall
-from upcall.errors import AnswerError, AnswerRefused, UnknownQuestion, UpcallError
-from upcall.questions.answer import Answer
-from upcall.questions.choices import join_choices
-from upcall.questions.matching import AnswerValue, list_parts, parse_answer
-from upcall.questions.question import Question
+from upcall.errors import AnswerError, AnswerRefused, UpcallError
+from upcall.questions.matching import AnswerValue, parse_answer
 from upcall.questions.record import QuestionRecord
 from upcall.runs.run import Run
 from upcall.server.many_answers import Filled, read_answers
@@ -23,16 +19,6 @@ from upcall.server.service import Caller, Service
 SECRET_AMONG = (
     "A secret is among the answers, which no page shows. Whoever runs this service gives them at the command line."
 )
-
-
-class ChangedAnswer(NamedTuple):
-    """A question, the answer that it has, if any, another one, and the parts in which a form sends that: of several
-    choices with commas in them, one text would be read as others."""
-
-    question: Question
-    known: Answer | None
-    answer: str
-    parts: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -89,20 +75,3 @@ async def read_again(app: Upcall, caller: Caller, run: Run, form: FormData) -> G
         else:
             answers[record.id] = given.value
     return GivenAgain(filled, answers, errors)
-
-
-def list_changed(run: Run, answers: Mapping[str, AnswerValue]) -> Sequence[ChangedAnswer]:
-    """List questions with the answers that they have, and those that they are to have.
-
-    Raises:
-        UnknownQuestion: the run did not ask one of them.
-    """
-    changed = []
-    for name, value in answers.items():
-        record = run.records.get(name)
-        if record is None:
-            raise UnknownQuestion(name, [each.id for each in run.questions])
-        parts = [value.text] if isinstance(value, Answer) else list_parts(value)
-        shown = join_choices(parts, (option.label for option in record.question.options))
-        changed.append(ChangedAnswer(record.question, record.answer, shown, parts))
-    return changed

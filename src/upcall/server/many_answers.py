@@ -61,7 +61,7 @@ async def read_answers(app: Upcall, user: str | None, form: FormData) -> Sequenc
     """Read a form with fields for each question, named by run and question. Those left empty are no answers, nor are
     those of several fields that were left as they stood, unless a tick says so."""
     typed = {*map(str, form.getlist("typed"))}
-    runs = {each: await _find_run(app, user, each) for each in sorted({key.partition("/")[0] for key in typed})}
+    runs = {each: await find_run(app, user, each) for each in sorted({key.partition("/")[0] for key in typed})}
     read = list[Filled]()
     for key in dict.fromkeys(map(str, form.getlist("question"))):
         run = runs.get(key.partition("/")[0])
@@ -70,7 +70,7 @@ async def read_answers(app: Upcall, user: str | None, form: FormData) -> Sequenc
     return read
 
 
-async def _find_run(app: Upcall, user: str | None, run_id: str) -> Run | None:
+async def find_run(app: Upcall, user: str | None, run_id: str) -> Run | None:
     """Return a run as somebody sees it; None if they cannot, or it cannot be read."""
     try:
         return await app.get(run_id, user=user)

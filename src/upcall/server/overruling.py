@@ -1,19 +1,71 @@
-"""Overruling an assumption for MCP and AG-UI: what it costs is shown first, and done only by the digest of that."""
+"""Overruling assumptions: what it costs is shown first. For MCP and AG-UI it is done only by the digest of that."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 from pydantic import BaseModel, JsonValue
 
-from upcall.errors import CallerError
+from upcall.app import Upcall
+from upcall.errors import CallerError, OverrulesAssumption, UnknownQuestion
 from upcall.execution.forks import ForkPlan
-from upcall.questions.matching import AnswerValue
+from upcall.questions.answer import Answer
+from upcall.questions.choices import join_choices
+from upcall.questions.matching import AnswerValue, list_parts
+from upcall.questions.question import Question
+from upcall.runs.run import Run
 from upcall.server.bodies import RunBody
+from upcall.server.many_answers import RefusedAnswer, find_run
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork
+
+
+class ChangedAnswer(NamedTuple):
+    """A question, the answer that it has, if any, another one, and the parts in which a form sends that: of several
+    choices with commas in them, one text would be read as others."""
+
+    question: Question
+    known: Answer | None
+    answer: str
+    parts: Sequence[str]
+
+
+class OverruledRun(NamedTuple):
+    """A run, and other answers than the assumed ones to its questions, which hold once what they cost was shown."""
+
+    run: Run
+    changes: Sequence[ChangedAnswer]
+
+
+def list_changed(run: Run, answers: Mapping[str, AnswerValue]) -> Sequence[ChangedAnswer]:
+    """List questions with the answers that they have, and those that they are to have.
+
+    Raises:
+        UnknownQuestion: the run did not ask one of them.
+    """
+    changed = []
+    for name, value in answers.items():
+        record = run.records.get(name)
+        if record is None:
+            raise UnknownQuestion(name, [each.id for each in run.questions])
+        parts = [value.text] if isinstance(value, Answer) else list_parts(value)
+        shown = join_choices(parts, (option.label for option in record.question.options))
+        changed.append(ChangedAnswer(record.question, record.answer, shown, parts))
+    return changed
+
+
+async def list_overruled(app: Upcall, caller: Caller, refused: Sequence[RefusedAnswer]) -> Sequence[OverruledRun]:
+    """List the caller's own runs of which assumptions were given other answers, each with all of these."""
+    answers: dict[str, dict[str, AnswerValue]] = {}
+    for each in refused:
+        if isinstance(each.error, OverrulesAssumption):
+            answers.setdefault(each.filled.run_id, {})[each.filled.question_id] = each.filled.value
+    runs = [await find_run(app, caller.user, each) for each in answers]
+    own = [each for each in runs if each is not None and app.access.owns(each, caller.user)]
+    return [OverruledRun(each, list_changed(each, answers[each.id])) for each in own]
 
 
 class Overruling(BaseModel):

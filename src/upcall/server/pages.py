@@ -34,9 +34,10 @@ from upcall.server.added import find_pages, list_added, send_page
 from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
-from upcall.server.completing import SECRET_AMONG, GivenAgain, has_secret, list_changed, read_again
+from upcall.server.completing import SECRET_AMONG, GivenAgain, has_secret, read_again
 from upcall.server.inbox import InboxFilter, find_questions
 from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_answers
+from upcall.server.overruling import list_changed, list_overruled
 from upcall.server.problems import Problem, describe, respond
 from upcall.server.run_names import read_names, rename_run, widen_to_names
 from upcall.server.service import Caller, Service
@@ -105,10 +106,14 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         is_wrong_shown = wrong_at in {f"{each.run_id}/{each.question.id}" for each in page.found}
         view |= {"wrong": wrong, "wrong_at": wrong_at, "is_wrong_shown": is_wrong_shown, "answered": answered}
         view["address"] = "&".join(filter(None, [wanted.query, urlencode({"after": after}) if after else ""]))
-        view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in refused]
-        view["refusals"] = {each.filled.key: each for each in refused}
+        overruled = await list_overruled(app, caller, refused)
+        shown_first = {f"{run.id}/{each.question.id}" for run, changes in overruled for each in changes}
+        errors = {each.filled.key: each for each in refused if each.filled.key not in shown_first}
+        view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in errors.values()]
+        view |= {"overruled": overruled, "key": identity.new_id()}
+        view |= {"filled": {each.filled.key: each.filled for each in refused}, "errors": errors}
         shown = render("inbox.html", frame(caller), **view, wanted=wanted, holds=holds)
-        return HTMLResponse(shown, 422 if wrong or refused else 200)
+        return HTMLResponse(shown, 422 if wrong or errors else 200)
 
     async def show_run(
         run_id: str,
