@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -109,3 +111,40 @@ def test_half_a_character_in_a_schema_is_refused() -> None:
 
 def test_malformed_schema_is_not_entangled() -> None:
     assert not is_entangled({"allOf": 5, "$ref": ["a"], "anyOf": [{"$ref": "#m"}, None]})
+
+
+LONG = "a" * 60 + "!"
+
+
+@pytest.mark.parametrize(
+    ("rules", "given", "problem"),
+    [
+        ({"properties": {"a": {"pattern": "^(a+)+$"}}}, {"a": LONG}, f"a: '{LONG}' does not match '^(a+)+$'"),
+        ({"properties": {"a": {"pattern": "^[a-z]{2}$"}}}, {"a": "de\n"}, "a: 'de\\n' does not match '^[a-z]{2}$'"),
+        ({"properties": {"a": {"pattern": "b"}}}, {"a": "abc"}, None),
+        ({"properties": {"a": {"pattern": r"^(?=(a+)+$)"}}}, {"a": LONG}, None),  # The tool has the last word.
+        ({"properties": {"a": {"pattern": "["}}}, {"a": "x"}, None),
+        ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, {LONG: 1}, None),
+        ({"patternProperties": {"^x-": {"type": "string"}}}, {"x-a": 1}, "x-a: 1 is not of type 'string'"),
+        ({"patternProperties": {"^x-": {}}, "additionalProperties": False}, {"x-a": 1}, None),
+        (
+            {"patternProperties": {"^x-": {}}, "additionalProperties": False},
+            {"x-a": 1, "b": 2},
+            "Additional properties are not allowed ('b' was unexpected)",
+        ),
+        ({"patternProperties": {"(?=x)": {}}, "additionalProperties": False}, {"b": 2}, None),
+        ({"patternProperties": {"^x": {}}, "additionalProperties": TEXT}, {"b": 2}, "b: 2 is not of type 'string'"),
+        ({"unevaluatedProperties": False}, {"b": 2}, "Unevaluated properties are not allowed ('b' was unexpected)"),
+        ({"allOf": [{"patternProperties": {"(a+)+$": {}}}], "unevaluatedProperties": False}, {LONG: 2}, None),
+    ],
+)
+def test_patterns_of_others_hold_nothing_up(rules: dict[str, Any], given: dict[str, Any], problem: str | None) -> None:
+    """No time is asserted: what backtracks on one of these does so for hours."""
+    schema = {"type": "object", **rules}
+    assert find_problem(schema, given) == problem
+    call = PendingCall(tool="t", arguments={}, parameters=schema)
+    if problem is None:
+        assert call.edit(json.dumps(given)) == given
+    else:
+        with pytest.raises(ValueError, match=re.escape(problem)):
+            call.edit(json.dumps(given))

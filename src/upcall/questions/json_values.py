@@ -6,12 +6,18 @@ value, and what stands at a word in a shape that this word has not is as if it w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from upcall.text import one_line
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
+    Errors: TypeAlias = Iterator[ValidationError]
 
 MAX_FORMAT_CHARS = 2_000
 """A longer text is not checked against a ``format``."""
@@ -137,9 +143,8 @@ def resolve_root(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
     """Say what of a value its schema refuses; nothing where that is none, or the schema is too entangled to tell."""
-    from jsonschema import FormatChecker
+    from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.exceptions import best_match
-    from referencing import Registry
 
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return "it is not a number"
@@ -147,7 +152,7 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
         return None
     checker = FormatChecker() if len(str(value)) <= MAX_FORMAT_CHARS else None
     try:
-        validator = _validator()(_without_patterns(schema), registry=Registry(), format_checker=checker)
+        validator = make_validator(Draft202012Validator, schema, format_checker=checker)
         worst = best_match(validator.iter_errors(value))
     except Exception:  # noqa: BLE001  (Of what is no schema, it raises anything.)
         return None
@@ -157,22 +162,72 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
     return one_line(f"{where}: {worst.message}" if where else worst.message, 200)
 
 
-def _without_patterns(schema: Any, name: str = "") -> Any:
-    """Return a schema without ``patternProperties``, which other words look at too: one can take for ever."""
-    if isinstance(schema, list):
-        return [_without_patterns(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        word: _without_patterns(each, word)
-        for word, each in schema.items()
-        if word != "patternProperties" or name == "properties"
+def make_validator(kind: type[Validator], schema: Mapping[str, Any], **options: Any) -> Validator:
+    """Return a validator that searches in a time linear in the text: others' patterns can be written to take for ever.
+    What a schema refers to is not fetched.
+
+    What no such search knows is left to who wrote it: patterns that look around or back, and
+    ``unevaluatedProperties`` where patterns describe properties.
+    """
+    from jsonschema.validators import extend
+    from referencing import Registry
+
+    checks: dict[str, Callable[..., Errors]] = {
+        "pattern": _check_pattern,
+        "patternProperties": _check_pattern_properties,
+        "additionalProperties": partial(_check_other_properties, kind.VALIDATORS["additionalProperties"]),
     }
+    if _has_word(schema, "patternProperties"):
+        checks["unevaluatedProperties"] = _check_nothing
+    linear: Any = extend(kind, checks)  # type: ignore[no-untyped-call]  # Theirs.
+    return linear(schema, registry=Registry(), **options)  # type: ignore[no-any-return]
 
 
-@cache
-def _validator() -> Any:
-    """Return a validator that leaves a ``pattern`` to the asker: one can take for ever."""
-    from jsonschema.validators import Draft202012Validator, extend
+def _has_word(schema: Any, word: str) -> bool:
+    if isinstance(schema, list):
+        return any(_has_word(each, word) for each in schema)
+    return isinstance(schema, dict) and (word in schema or any(_has_word(each, word) for each in schema.values()))
 
-    return extend(Draft202012Validator, {"pattern": lambda *_: ()})  # type: ignore[no-untyped-call]  # Theirs.
+
+def _check_nothing(*_: object) -> Errors:
+    return iter(())
+
+
+def _compile(pattern: str) -> Callable[[str], bool] | None:
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
+    except SchemaError:
+        return None
+
+
+def _check_pattern(validator: Validator, pattern: str, value: Any, schema: Mapping[str, Any]) -> Errors:
+    from jsonschema import ValidationError
+
+    if validator.is_type(value, "string") and (is_found := _compile(pattern)) and not is_found(value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _check_pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], value: Any, schema: Mapping[str, Any]
+) -> Errors:
+    searches = [(is_found, each) for pattern, each in patterns.items() if (is_found := _compile(pattern))]
+    for name, held in value.items() if validator.is_type(value, "object") else ():
+        for is_found, each in searches:
+            if is_found(name):
+                yield from validator.descend(held, each, path=name)
+
+
+def _check_other_properties(
+    check: Callable[..., Errors], validator: Any, others: Any, value: Any, schema: Mapping[str, Any]
+) -> Errors:
+    """Check the properties that nothing describes; where patterns do that, only those of which none is found."""
+    if not (patterns := schema.get("patternProperties")) or not validator.is_type(value, "object"):
+        yield from check(validator, others, value, schema) or ()
+        return
+    searches = [*map(_compile, patterns)]
+    described = {name for name in value if any(is_found is None or is_found(name) for is_found in searches)}
+    left = {name: held for name, held in value.items() if name not in described}
+    rest = {word: each for word, each in schema.items() if word != "patternProperties"}
+    yield from check(validator, others, left, rest) or ()

@@ -188,8 +188,9 @@ def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue])
 
 def _validator(schema: dict[str, JsonValue]) -> Validator:
     from jsonschema.validators import validator_for
-    from referencing import Registry
+
+    from upcall.questions.json_values import make_validator
 
     kind = validator_for(schema)
     kind.check_schema(schema)
-    return kind(schema, registry=Registry())  # An own registry: what a schema refers to is not fetched.
+    return make_validator(kind, schema)
