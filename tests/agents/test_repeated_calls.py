@@ -71,8 +71,8 @@ async def reply(book: Notebook, *calls: Call, **options: Any) -> TurnResult:
 
 async def test_same_call_twice_is_made_once(book: Notebook) -> None:
     turn = await reply(book, write("a"), write("b"), write("a"))
-    assert book.lines == ["a", "b"]
-    assert results(turn) == ["line 1: a", "line 2: b", f"{MADE_ONCE}\nline 1: a"]
+    first, _, again = results(turn)
+    assert (sorted(book.lines), again) == (["a", "b"], f"{MADE_ONCE}\n{first}")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_long_result_is_shortened_in_its_repetition(book: Notebook) -> Non
 
 async def test_repeatable_call_is_made_each_time(book: Notebook) -> None:
     turn = await reply(book, write("a", "append"), write("a", "append"))
-    assert results(turn) == ["line 1: a", "line 2: a"]
+    assert sorted(results(turn)) == ["line 1: a", "line 2: a"]
 
 
 async def test_repeatable_workbench_makes_each_call(book: Notebook) -> None:
@@ -214,7 +214,7 @@ async def test_answer_serves_calls_that_ask_the_same() -> None:
 
 async def test_calls_beyond_the_limit_are_not_made(book: Notebook) -> None:
     _, run = await run_with(book, Calls([write(str(number)) for number in range(5)]), "Done.", max_reply_calls=3)
-    assert (book.lines, run.result) == (["0", "1", "2"], "Done.")
+    assert (sorted(book.lines), run.result) == (["0", "1", "2"], "Done.")
     assert (run.tools, run.failed_tools) == ({"solo/write": 5}, {"solo/write": 2})
 
 

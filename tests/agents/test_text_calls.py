@@ -78,10 +78,12 @@ async def test_text_of_a_known_model_family_is_no_call(text: str, wiper: Wiper) 
     assert (rest.text, wiper.made) == (split_thoughts(text).text, [])
 
 
-async def test_several_calls_in_a_text_are_made_in_order(wiper: Wiper) -> None:
+async def test_several_calls_in_a_text_are_made(wiper: Wiper) -> None:
     two = "\n".join(f"<tool_call>\n{WIPE.replace('reports', path)}\n</tool_call>" for path in ("a", "b"))
-    await reply(wiper, two, "Removed.")
-    assert wiper.made == ["a", "b"]
+    rest = await reply(wiper, two, "Removed.")
+    (request,) = rest.events_of(ToolCallRequestEvent)
+    assert [json.loads(each.arguments) for each in request.content] == [{"path": "a"}, {"path": "b"}]  # type: ignore[union-attr]
+    assert sorted(wiper.made) == ["a", "b"]
 
 
 async def test_unknown_tool_beside_a_known_one_is_reported(wiper: Wiper) -> None:

@@ -24,6 +24,7 @@ from upcall.errors import (
 )
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.events import StopRequested
 from upcall.storage.maintenance import prune
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.stored_run import StoredRun
@@ -166,7 +167,9 @@ async def test_run_at_work_is_stopped_first(tmp_path: Path) -> None:
     booking, first = await begin_at_work(tmp_path)
     run_id, question_id = await booking.find("Which framework?")
     branch = asyncio.create_task(booking.app.fork(run_id, question_id, "FastAPI", replace=True))
-    await asyncio.sleep(0.3)
+    while not (await booking.app.store.events.read_new(run_id, 0, (StopRequested,)))[0]:
+        assert not branch.done()
+        await asyncio.sleep(0.01)
     booking.may_end.set()
     assert ((await branch).result, booking.booked) == ("Built with FastAPI in red.", ["FastAPI"])
     await first
