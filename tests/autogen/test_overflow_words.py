@@ -160,6 +160,7 @@ The prompt exceeded the queue length
 messages exceed the maximum images limit
 body.messages.3.name.str: string too long
 max_tokens不能超过8192
+budget_tokens 超过最大值
 max_tokens 超出范围，取值范围 [1, 8192]
 参数 max_tokens 的值 32000 超过最大值 8192
 too many tokens: max tokens must be less than or equal to 4096, the maximum output length for this model

@@ -114,6 +114,7 @@ def test_malformed_schema_is_not_entangled() -> None:
 
 
 LONG = "a" * 60 + "!"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,12 @@ LONG = "a" * 60 + "!"
         ({"patternProperties": {"^x": {}}, "additionalProperties": TEXT}, {"b": 2}, "b: 2 is not of type 'string'"),
         ({"unevaluatedProperties": False}, {"b": 2}, "Unevaluated properties are not allowed ('b' was unexpected)"),
         ({"allOf": [{"patternProperties": {"(a+)+$": {}}}], "unevaluatedProperties": False}, {LONG: 2}, None),
+        ({"properties": {"a": {"$schema": DRAFT, "pattern": "^(?=(a+)+$)"}}}, {"a": LONG}, None),
+        ({"$schema": DRAFT, "properties": {"a": {"$ref": "#"}}, "patternProperties": {"(a+)+$": {}}}, {LONG: 1}, None),
+        ({"properties": {"$schema": TEXT}}, {"$schema": 1}, "$schema: 1 is not of type 'string'"),
+        ({"properties": {"a": {"const": {"$schema": "x"}}}}, {"a": {"$schema": "x"}}, None),
+        ({"properties": {"a": {"pattern": r"^\<\w+\>$"}}}, {"a": "<tag>"}, None),
+        ({"properties": {"a": {"pattern": "^[a-z&&0-9]+$"}}}, {"a": "a&1"}, None),
     ],
 )
 def test_patterns_of_others_hold_nothing_up(rules: dict[str, Any], given: dict[str, Any], problem: str | None) -> None:

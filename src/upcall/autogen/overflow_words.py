@@ -95,7 +95,7 @@ _TOO_LONG = LazyPattern(
         # Names of a setting of llama.cpp, TabbyAPI, TensorRT.
         r"n_keep|max_seq_len|max_num_tokens|max_position_embeddings",
         r"(?:prompt \(\d+\)|sequence length \d+) exceeds? ",
-        r"(?:(?<!max_)(?<!new_)(?<!output_)(?<!completion_)(?:prompt|tokens?)|输入|上下文|内容|对话|提示词)"
+        r"(?:(?<![a-z]_)(?:prompt|tokens?)|(?:input|prompt|total|context)_tokens?|输入|上下文|内容|对话|提示词)"
         r".{0,12}(?:超长|超过|超出|超限|过长|太长)",
         r"(?:プロンプト|入力|コンテキスト|会話).{0,12}(?:長すぎ|超え|超過)",
     ])

@@ -7,10 +7,11 @@ value, and what stands at a word in a shape that this word has not is as if it w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ _MAX_REFERENCES = 20
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
 _WORDS_FOR_PEOPLE = frozenset({"title", "description", "default", "examples"})
+
+_VALUES = frozenset({"const", "enum", "default", "examples"})
+"""Under these stand values, no schemas."""
+
+_MEANS_OTHERWISE = LazyPattern(r"\\[<>]|\\b\{|&&|--|~~")
+"""What the linear search reads in another way than the patterns of JSON Schema are meant."""
 
 
 def is_entangled(schema: Mapping[str, Any]) -> bool:
@@ -167,7 +174,7 @@ def make_validator(kind: type[Validator], schema: Mapping[str, Any], **options: 
     What a schema refers to is not fetched.
 
     What no such search knows is left to who wrote it: patterns that look around or back, and
-    ``unevaluatedProperties`` where patterns describe properties.
+    ``unevaluatedProperties`` where patterns describe properties. The root alone says of which draft a schema is.
     """
     from jsonschema.validators import extend
     from referencing import Registry
@@ -180,7 +187,7 @@ def make_validator(kind: type[Validator], schema: Mapping[str, Any], **options: 
     if _has_word(schema, "patternProperties"):
         checks["unevaluatedProperties"] = _check_nothing
     linear: Any = extend(kind, checks)  # type: ignore[no-untyped-call]  # Theirs.
-    return linear(schema, registry=Registry(), **options)  # type: ignore[no-any-return]
+    return linear(_without_drafts(schema), registry=Registry(), **options)  # type: ignore[no-any-return]
 
 
 def _has_word(schema: Any, word: str) -> bool:
@@ -189,13 +196,29 @@ def _has_word(schema: Any, word: str) -> bool:
     return isinstance(schema, dict) and (word in schema or any(_has_word(each, word) for each in schema.values()))
 
 
+def _without_drafts(schema: Any) -> Any:
+    """Return a schema without ``$schema``, by which jsonschema would check a part of it in its own way."""
+    if isinstance(schema, list):
+        return [_without_drafts(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        word: each if word in _VALUES else _without_drafts(each)
+        for word, each in schema.items()
+        if not (word == "$schema" and isinstance(each, str))
+    }
+
+
 def _check_nothing(*_: object) -> Errors:
     return iter(())
 
 
+@lru_cache(maxsize=8)
 def _compile(pattern: str) -> Callable[[str], bool] | None:
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+    if _MEANS_OTHERWISE.search(pattern):
+        return None
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
     except SchemaError:
