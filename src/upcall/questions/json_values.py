@@ -7,7 +7,7 @@ value, and what stands at a word in a shape that this word has not is as if it w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
@@ -163,10 +163,13 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> str | None:
         worst = best_match(validator.iter_errors(value))
     except Exception:  # noqa: BLE001  (Of what is no schema, it raises anything.)
         return None
-    if worst is None:
-        return None
-    where = ".".join(map(str, worst.absolute_path))
-    return one_line(f"{where}: {worst.message}" if where else worst.message, 200)
+    return None if worst is None else describe_error(worst, 200)
+
+
+def describe_error(error: ValidationError, max_chars: int) -> str:
+    """Say in one line what a schema refuses, and where."""
+    where = ".".join(map(str, error.absolute_path))
+    return one_line(f"{where}: {error.message}" if where else error.message, max_chars)
 
 
 def make_validator(kind: type[Validator], schema: Mapping[str, Any], **options: Any) -> Validator:
@@ -176,18 +179,24 @@ def make_validator(kind: type[Validator], schema: Mapping[str, Any], **options: 
     What no such search knows is left to who wrote it: patterns that look around or back, and
     ``unevaluatedProperties`` where patterns describe properties. The root alone says of which draft a schema is.
     """
-    from jsonschema.validators import extend
     from referencing import Registry
+
+    linear = _make_linear(kind, _has_word(schema, "patternProperties"))
+    return linear(_without_drafts(schema), registry=Registry(), **options)  # type: ignore[no-any-return]
+
+
+@cache
+def _make_linear(kind: type[Validator], has_patterns: bool) -> Any:
+    from jsonschema.validators import extend
 
     checks: dict[str, Callable[..., Errors]] = {
         "pattern": _check_pattern,
         "patternProperties": _check_pattern_properties,
         "additionalProperties": partial(_check_other_properties, kind.VALIDATORS["additionalProperties"]),
     }
-    if _has_word(schema, "patternProperties"):
+    if has_patterns:
         checks["unevaluatedProperties"] = _check_nothing
-    linear: Any = extend(kind, checks)  # type: ignore[no-untyped-call]  # Theirs.
-    return linear(_without_drafts(schema), registry=Registry(), **options)  # type: ignore[no-any-return]
+    return extend(kind, checks)  # type: ignore[no-untyped-call]  # Theirs.
 
 
 def _has_word(schema: Any, word: str) -> bool:

@@ -170,7 +170,7 @@ def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue])
     for ever, refuses none: the tool itself has the last word."""
     from jsonschema.exceptions import best_match
 
-    from upcall.questions.json_values import is_entangled
+    from upcall.questions.json_values import describe_error, is_entangled
 
     if is_entangled(schema):
         return None
@@ -180,10 +180,7 @@ def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue])
         return None
     # Arguments are changed and never taken away: what is missing was missing in the model's call.
     worst = best_match(each for each in errors if each.validator != "required" or each.absolute_path)
-    if worst is None:
-        return None
-    where = ".".join(str(part) for part in worst.absolute_path)
-    return one_line(f"{where}: {worst.message}" if where else worst.message, 300)
+    return None if worst is None else describe_error(worst, 300)
 
 
 def _validator(schema: dict[str, JsonValue]) -> Validator:
