@@ -108,12 +108,13 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         view["address"] = "&".join(filter(None, [wanted.query, urlencode({"after": after}) if after else ""]))
         overruled = await list_overruled(app, caller, refused)
         shown_first = {f"{run.id}/{each.question.id}" for run, changes in overruled for each in changes}
-        errors = {each.filled.key: each for each in refused if each.filled.key not in shown_first}
-        view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in errors.values()]
+        wrong_ones = [each for each in refused if each.filled.key not in shown_first]
+        view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in wrong_ones]
+        view["errors"] = {each.filled.key: each.error for each in wrong_ones}
+        view["filled"] = {each.filled.key: each.filled for each in refused}
         view |= {"overruled": overruled, "key": identity.new_id()}
-        view |= {"filled": {each.filled.key: each.filled for each in refused}, "errors": errors}
         shown = render("inbox.html", frame(caller), **view, wanted=wanted, holds=holds)
-        return HTMLResponse(shown, 422 if wrong or errors else 200)
+        return HTMLResponse(shown, 422 if wrong or wrong_ones else 200)
 
     async def show_run(
         run_id: str,
