@@ -44,7 +44,7 @@ async def request_from(client: OpenAICompatibleClient, limit: float | None) -> s
     return str((await result_of(call)).content)
 
 
-@pytest.mark.parametrize("model", [SMALL, pytest.param(LARGE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", [SMALL, LARGE])
 @pytest.mark.slow
 async def test_slow_reply_outlasts_the_timeout_of_a_call(model: str) -> None:
     with LoopbackServer([SLOW]) as server:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from booking import Booking, begin_at_work
+from worker_process import wait_for_entry
 
 from upcall import Answer, AnsweredBy, Outcome, RunStatus
 from upcall.errors import (
@@ -167,9 +168,7 @@ async def test_run_at_work_is_stopped_first(tmp_path: Path) -> None:
     booking, first = await begin_at_work(tmp_path)
     run_id, question_id = await booking.find("Which framework?")
     branch = asyncio.create_task(booking.app.fork(run_id, question_id, "FastAPI", replace=True))
-    while not (await booking.app.store.events.read_new(run_id, 0, (StopRequested,)))[0]:
-        assert not branch.done()
-        await asyncio.sleep(0.01)
+    await wait_for_entry(booking.app, run_id, StopRequested)
     booking.may_end.set()
     assert ((await branch).result, booking.booked) == ("Built with FastAPI in red.", ["FastAPI"])
     await first

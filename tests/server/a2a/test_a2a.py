@@ -65,13 +65,13 @@ def make_nested() -> Team:
     return RoundRobinGroupChat([PausableAgent("lead", model, system_message="You lead.", agents=[coder])], max_turns=1)
 
 
+BINDINGS = ["JSONRPC", *(pytest.param(each, marks=pytest.mark.slow) for each in ("HTTP+JSON", OLDER))]
+
 # -- asking and answering ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "binding", ["JSONRPC", *(pytest.param(b, marks=pytest.mark.slow) for b in ("HTTP+JSON", OLDER))]
-)
+@pytest.mark.parametrize("binding", BINDINGS)
 async def test_nested_question_is_required_input_and_answered(binding: str, streaming: bool) -> None:
     async with serving(make_nested) as site, as_user(site, "alice", streaming=streaming, binding=binding) as client:
         task = await client.send("Build it")
@@ -106,9 +106,7 @@ async def refuse(client: A2A, task: Task, *content: object) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "binding", ["JSONRPC", *(pytest.param(each, marks=pytest.mark.slow) for each in ("HTTP+JSON", OLDER))]
-)
+@pytest.mark.parametrize("binding", BINDINGS)
 async def test_answer_that_does_not_fit_leaves_input_required(binding: str) -> None:
     async with serving(one_agent(STRICT)) as site, as_user(site, "alice", binding=binding) as client:
         task = await client.send("Build it")
